@@ -1,6 +1,6 @@
-"""A trace's events as its writers take them: blocks of many, in columns, with times in ns after the trace's origin.
+"""Events of a trace as blocks: many events in columns, with times in ns after the trace's origin.
 
-An event for itself would be an object, a dict and a call; a block is a few arrays, whatever the format.
+An event by itself would cost an object, a dict and a call; a block costs a few arrays, whatever the format.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 NS_PER_US = 1000
 NO_ARGS = "{}"
-# What an arrow that leads from a call to what it executed is called.
+# Name and category of the arrow that leads from a call to the inference that it executed.
 FLOW = "execute"
 
 
 class Label(NamedTuple):
-    """What events have in common; `args` is a JSON object."""
+    """Name, category and arguments that events share; `args` is the text of a JSON object."""
 
     name: str
     category: str
@@ -30,7 +30,10 @@ class Label(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """An arrow's begin (s), waypoint (t) or end (f) at a slice's begin."""
+    """Start (s), waypoint (t) or end (f) of an arrow, at the start of the slice with index `place` in its block.
+
+    Flows with one `number` are one arrow.
+    """
 
     place: int
     kind: str
@@ -38,7 +41,10 @@ class Flow(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Counters of a process that change as slices begin, a column for each name; NaN where one does not."""
+    """Counters of a process that change as slices begin: a row for each slice, a column for each name.
+
+    NaN leaves a counter unchanged.
+    """
 
     pid: int
     title: str
@@ -46,12 +52,12 @@ class Values(NamedTuple):
     values: NDArray[np.float64]
 
     def part(self, chosen: slice) -> Values:
-        """Some of the rows."""
+        """Return the chosen rows."""
         return self._replace(values=self.values[chosen])
 
 
 class Slices(NamedTuple):
-    """Slices by their start, those that hold others first; `label` is a place in `labels`."""
+    """Slices ordered by start, enclosing slices first; `label` holds indices into `labels`."""
 
     labels: Sequence[Label]
     label: NDArray[np.int64]
@@ -62,7 +68,7 @@ class Slices(NamedTuple):
     flows: tuple[Flow, ...] = ()
 
     def part(self, begin: int, end: int) -> Slices:
-        """Some of them."""
+        """Return the slices from index `begin` to before `end`, with their values and flows."""
         chosen = slice(begin, end)
         return Slices(
             self.labels,
@@ -76,18 +82,18 @@ class Slices(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of slices."""
         return len(self.label)
 
     @property
     def events(self) -> int:
-        """How many events of the Trace Event Format."""
+        """Number of events in the Trace Event Format: slices, changes of counters and flows."""
         changes = 0 if self.values is None else int((~np.isnan(self.values.values)).any(axis=1).sum())
         return self.size + changes + len(self.flows)
 
 
 class Instants(NamedTuple):
-    """Points in time; `scope` is t for one of its track and g for one of all."""
+    """Points in time; `scope` is t for instants of their track and g for instants of the whole trace."""
 
     labels: Sequence[Label]
     label: NDArray[np.int64]
@@ -96,23 +102,23 @@ class Instants(NamedTuple):
     scope: str
 
     def part(self, begin: int, end: int) -> Instants:
-        """Some of them."""
+        """Return the instants from index `begin` to before `end`."""
         chosen = slice(begin, end)
         return self._replace(label=self.label[chosen], track=self.track[chosen], at_ns=self.at_ns[chosen])
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of instants."""
         return len(self.label)
 
     @property
     def events(self) -> int:
-        """The same."""
+        """Number of events in the Trace Event Format: one for each instant."""
         return self.size
 
 
 class Series(NamedTuple):
-    """A counter of a process. Several that are drawn as one have one title, and each a name."""
+    """Counter of a process. Counters that are drawn as one chart share a title, and each has a name."""
 
     pid: int
     title: str
@@ -121,12 +127,16 @@ class Series(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The title, with its unit."""
+        """Title of the chart with its unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 class Counters(NamedTuple):
-    """Counters that change by themselves; `kind` is a place in `series`, which are those of one event."""
+    """Counters that change independently of slices.
+
+    `kind` holds indices into `series`; each entry of `series` has the counters of one event, and each row of
+    `values` has their values.
+    """
 
     series: Sequence[tuple[Series, ...]]
     kind: NDArray[np.int64]
@@ -134,18 +144,18 @@ class Counters(NamedTuple):
     values: NDArray[np.float64]
 
     def part(self, begin: int, end: int) -> Counters:
-        """Some of them."""
+        """Return the changes from index `begin` to before `end`."""
         chosen = slice(begin, end)
         return Counters(self.series, self.kind[chosen], self.at_ns[chosen], self.values[chosen])
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of changes."""
         return len(self.kind)
 
     @property
     def events(self) -> int:
-        """The same."""
+        """Number of events in the Trace Event Format: one for each change."""
         return self.size
 
 
@@ -153,14 +163,16 @@ Block = Slices | Instants | Counters
 
 
 class Labels:
-    """Gives the labels of a block their numbers."""
+    """Collector of the distinct labels of a block."""
 
     def __init__(self) -> None:
+        # All labels so far, in the order in which they came.
         self.all: list[Label] = []
+        # Index in `all` of each label.
         self._places: dict[Label, int] = {}
 
     def of(self, label: Label) -> int:
-        """Its number."""
+        """Return the index of a label in `all`; a new label is appended."""
         place = self._places.get(label)
         if place is None:
             place = self._places[label] = len(self.all)
@@ -169,31 +181,32 @@ class Labels:
 
 
 def args_text(args: Mapping[str, object]) -> str:
-    """A label's args."""
+    """Return the arguments of a label as the text of a JSON object."""
     return msgspec.json.encode(args).decode() if args else NO_ARGS
 
 
 def integers(values: Sequence[int]) -> NDArray[np.int64]:
-    """A column."""
+    """Return a column of integers."""
     return np.array(values, np.int64)
 
 
-class Clock:
-    """Turns a board's µs into the trace's ns: after its origin, and by another clock where there is one."""
+class TraceClock:
+    """Conversion of the board's µs to the trace's ns after its origin, on the host's clock where an offset is known."""
 
     def __init__(self, origin_us: float, offset_us: Callable[[float], float] | None = None) -> None:
-        """`offset_us`: how much the board's clock is ahead at a moment of it."""
+        """Take the origin, and the offset: the µs by which the board's clock is ahead at a time of the board."""
         self._origin_us = int(origin_us)
         self._offset_us = offset_us
 
     def ns(self, time_us: float) -> int:
-        """Whole nanoseconds after the origin: a time since 1970 has more digits than a double."""
+        """Return a time of the board as whole ns after the origin."""
         whole = int(time_us)
+        # Whole µs and the rest are converted apart: a time since 1970 in ns has more digits than a double holds.
         shift = 0 if self._offset_us is None else round(self._offset_us(time_us) * NS_PER_US)
         return (whole - self._origin_us) * NS_PER_US + round((time_us - whole) * NS_PER_US) - shift
 
     def column_ns(self, times_us: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
-        """The same of many."""
+        """Return a column of times of the board as whole ns after the origin; see `ns`."""
         times = np.array(times_us, np.float64)
         if not len(times):
             return np.empty(0, np.int64)

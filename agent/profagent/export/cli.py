@@ -21,7 +21,7 @@ from profagent.cli.target import (
 from profagent.errors import IncompleteError, UsageError
 from profagent.export.formats import FORMATS, Format, FormatScope
 from profagent.export.merged import SessionOperand, export_trace
-from profagent.export.session_trace import Wanted
+from profagent.export.session_trace import TraceSelection
 from profagent.formats.names import display_text
 from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.store.job_folder import DATABASE_FOLDER, write_log
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
 
     from profagent.cli.target import Target
     from profagent.export.formats import Written
-    from profagent.export.job_files import Exported
-    from profagent.export.merged import Merged
+    from profagent.export.job_files import ExportedJob
+    from profagent.export.merged import MergedTrace
     from profagent.formats.counter_maps import CounterMaps
     from profagent.store.selection import Choice
 
 US_PER_S = 1_000_000
-# Folder in a JOB directory of what has none of its own there.
+# Folder in a JOB directory for formats that have no folder of their own there.
 OTHER_FOLDER = "exports"
 
 
 class FormatGroup(click.Group):
-    """The group whose commands are those of FORMATS, in its order."""
+    """Click group with a command for each entry of FORMATS, in its order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
         """Return the names of all formats."""
         return list(FORMATS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Return the command of a format; None where there is none of that name."""
+        """Return the command of a format, or None if no format has that name."""
         return command_of(cmd_name, FORMATS[cmd_name]) if cmd_name in FORMATS else None
 
 
@@ -84,8 +84,8 @@ def command_of(name: str, format_: Format) -> click.Command:
 
 
 def results(target: Target, format_: Format) -> Path:
-    """Return the folder where a format's results go unless another is named. Raises StoreError."""
-    # A JOB's own database is in its sqlite/.
+    """Return the default folder for the results of a format. Raises StoreError."""
+    # A JOB directory holds its own database in sqlite/, which an export must not replace.
     is_other = format_.folder == DATABASE_FOLDER or format_.folder not in OUTPUT_FOLDERS
     return target.output(OTHER_FOLDER if target.session is None and is_other else format_.folder)
 
@@ -121,13 +121,13 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         if last is not None and (from_text or to_text):
             raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
         found = [await _target_of(target, workspace, maps) for target in targets]
-        wanted = Wanted(last, _time_us(from_text), _time_us(to_text))
+        selection = TraceSelection(last, _time_us(from_text), _time_us(to_text))
         operands = [SessionOperand(target.database, target.session) for target in found]
         if len({*operands}) < len(operands):
             raise UsageError("a session is named twice", hint="name each once")
         file = output or results(found[0], format_) / format_.file_name
-        merged = await export_trace(operands, file, wanted, functools.partial(format_.load(), **more))
-        _say_merged(merged, format_, as_json=as_json)
+        merged = await export_trace(operands, file, selection, functools.partial(format_.load(), **more))
+        _report_merged(merged, format_, as_json=as_json)
         code = 0 if merged.events else IncompleteError.exit_code
         for target in found:
             code = await exit_code_of_written(target.database, [target.session], code)
@@ -136,7 +136,8 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
     return write, ("3", "3 --last 100", f"3 4 --output {format_.file_name}")
 
 
-def _say_merged(merged: Merged, format_: Format, *, as_json: bool) -> None:
+def _report_merged(merged: MergedTrace, format_: Format, *, as_json: bool) -> None:
+    # One warning is enough for all files of a trace: each of them has its own metadata.
     if len(merged.files) > 1:
         tell("cut by tracks: no file has all of a time. --from and --to choose a time, `export perfetto` is one file")
     if merged.unplaced:
@@ -157,7 +158,7 @@ def _say_merged(merged: Merged, format_: Format, *, as_json: bool) -> None:
 
 
 def _time_us(text: str | None) -> int | None:
-    """Return a time of the board's clock. Raises UsageError."""
+    """Return a time of the board's clock in µs, from seconds since 1970 or an ISO time. Raises UsageError."""
     if text is None:
         return None
     try:
@@ -187,21 +188,21 @@ def _tables(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         exported = await format_.load()(
             target.database, folder, session=target.session, job=target.job, choice=choice, **more
         )
-        return await _say_exported(target, exported, choice, as_json=as_json)
+        return await _report_exported(target, exported, choice, as_json=as_json)
 
     return write, ("-dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --last 100", "3")
 
 
-async def _say_exported(target: Target, exported: Sequence[Exported], choice: Choice, *, as_json: bool) -> int:
-    """Say what was written, and why nothing where nothing was; return the exit code."""
+async def _report_exported(target: Target, exported: Sequence[ExportedJob], choice: Choice, *, as_json: bool) -> int:
     for job in exported:
-        _say_left_out(target, job)
+        _report_left_out(target, job)
     if as_json:
         click.echo(json_text([job.document() for job in exported]))
     for job in () if as_json else exported:
         mark = " [simulated]" if job.simulated else ""
         click.echo(f"{job.job}{mark}: {counted(len(job.files), 'file')} in {job.directory}")
     has_inferences = any(job.inference_files for job in exported)
+    # A JOB without inferences is complete in its own way; the exit code tells of inferences that had no final figures.
     is_left_out = not has_inferences and any(job.not_final for job in exported)
     if choice.inference is not None and not has_inferences:
         tell(f"no inference has the picture count {choice.inference}")
@@ -213,18 +214,18 @@ async def _say_exported(target: Target, exported: Sequence[Exported], choice: Ch
     )
 
 
-def _say_left_out(target: Target, job: Exported) -> None:
-    """Say what of a JOB is not in its files; of a JOB directory all of it also stands in its log."""
+def _report_left_out(target: Target, job: ExportedJob) -> None:
     lines = [*ledger_lines(job.ledger), *(f"{line}: {job.left_out}" for line in not_final_lines(job.not_final))]
     if job.unplaced:
         lines.append(f"{job.unplaced} records or calls have no known start and are not in the timeline")
     if target.session is None:
         write_log(target.folder, [f"export: {counted(len(job.files), 'file')} in {job.directory}", *lines])
+    # The terminal gets the same lines as the log of the JOB directory.
     for line in lines:
         tell(f"  {line}")
 
 
-# All of a session
+# Everything that one session has
 
 _only_target = click.argument(
     "targets",
@@ -293,7 +294,7 @@ def _line(written: Written) -> str:
 
 
 async def _target_of(text: str, workspace: Path | None, maps: CounterMaps) -> Target:
-    """Return what one of several words names: the workspace is that of the sessions among them."""
+    # A workspace belongs to the sessions among the operands only: a JOB directory has its own database.
     return await named_target(text, None, workspace if directory_named(text) is None else None, maps)
 
 

@@ -23,16 +23,16 @@ MB = 1_000_000
 
 
 class FormatScope(Enum):
-    """Data that one call of a writer gets; the options of the command follow from it. Writers may be of three kinds.
+    """Data that one call of a writer gets; the options of the command follow from it. Writers are of three kinds.
 
-    A writer of TRACE is a class like `export.merged.Writer`, called with the file, the tracks and the metadata. It gets
-    the events of all sources of several sessions, on one clock, as blocks (`export.blocks`).
+    A writer of TRACE is a class like `export.merged.Writer`, called with the file, the tracks and the metadata. It
+    gets the events of all sources of several sessions, on one clock, as blocks (`export.blocks`).
 
-    A writer of TABLES is an async function like `export.summary.export_summary`, called with the database, the folder,
-    and by name the session, JOB and choice of inferences. It writes files for each JOB of one session.
+    A writer of TABLES is an async function like `export.summary.export_summary`, called with the database, the
+    folder, and by name the session, JOB and choice of inferences. It writes files for each JOB of one session.
 
-    A writer of SESSION is an async function like `export.sqlite_file.export_sqlite`, called with the database, the file
-    or folder, and the session. It writes everything that one session has, and returns a `Written`.
+    A writer of SESSION is an async function like `export.sqlite_file.export_sqlite`, called with the database, the
+    file or folder, and the session. It writes everything that one session has, and returns a `Written`.
     """
 
     TRACE = "trace"
@@ -41,9 +41,9 @@ class FormatScope(Enum):
 
 
 class Written(NamedTuple):
-    """A session that was written to a file or folder; `rows` by table, where the format counts them.
+    """File or folder that a session was written to; `rows` are counts by table, where the format counts them.
 
-    `also` are other sessions that had to come with it, as they share a JOB.
+    `also` are the other sessions that were written with it because they share a JOB.
     """
 
     place: Path
@@ -54,11 +54,11 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its writer as `module:name`, which is imported once it is needed, and everything its command says.
+    """Format of an export: its writer as `module:name`, imported when it is needed, and the texts of its command.
 
-    `place` is the default file below the folder of results, or the folder where it ends with a slash. `about` is the
-    help; its first sentence also stands in lists. `opens_in` names programs that read the result. The value of each of
-    `options` is given to the writer by its name.
+    `place` is the default file below the folder of results, or the folder where it ends with a slash. `about` is
+    the help; its first sentence also stands in lists. `opens_in` names programs that read the result. The value of
+    each of `options` is passed to the writer under the option's name.
     """
 
     scope: FormatScope
@@ -70,17 +70,17 @@ class Format:
 
     @property
     def is_folder(self) -> bool:
-        """True if the result is a folder and no file."""
+        """True if the result is a folder, and not one file."""
         return self.place.endswith("/")
 
     @property
     def folder(self) -> str:
-        """The folder of results that the default place is in."""
+        """First folder of `place`, below the folder of results."""
         return PurePosixPath(self.place).parts[0]
 
     @property
     def file_name(self) -> str:
-        """The default file's own name."""
+        """Name of the default file, without folders."""
         return PurePosixPath(self.place).name
 
     def load(self) -> Any:

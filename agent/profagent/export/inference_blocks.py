@@ -1,4 +1,4 @@
-"""A page of inferences as slices: each with its segments, and these with their layers, on a track of their stream."""
+"""Inferences of a page as slices: an inference encloses its segments, and each segment its layers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.export.blocks import Clock
+    from profagent.export.blocks import TraceClock
     from profagent.export.tracks import Tracks
     from profagent.store.columns import RecordTable, Segments
     from profagent.store.inference_pages import InferencePage
     from profagent.store.queries import LayerRow
 
-# A `.done` has whole µs: neighbours may seem to overlap by less than one.
+# Times in a `.done` file are whole µs, so neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
 PMU = "PMU"
 COLUMNS = {
@@ -48,8 +48,11 @@ COLUMNS = {
 WITH_RATIOS = {**COLUMNS, LogKind.AICORE: (*COLUMNS[LogKind.AICORE], *MAPPED_RATIOS)}
 
 
-class _Segment:
-    """A segment with the places of its layers, and what holds them all. `is_row`: each ends before the next begins."""
+class _SegmentSlice:
+    """Slice of a segment, which encloses all its layers; `begin` and `end` are the range of its layers in the columns.
+
+    `is_row` is True if each layer ends before the next begins, `has_ratios` if a layer has PMU ratios.
+    """
 
     __slots__ = ("begin", "end", "end_ns", "has_ratios", "is_row", "label", "start_ns")
 
@@ -60,24 +63,28 @@ class _Segment:
 
 
 class InferenceBlocks:
-    """Makes the blocks of a page. Each slice holds what is in it, also where `.done` files are too coarse.
+    """Blocks of a page of inferences. Each slice encloses its parts, even where times in `.done` files are too coarse.
 
-    What takes long is done as it is made, which may be in another process.
+    The constructor does the expensive part of the work, so that it can run in another process.
     """
 
-    def __init__(self, page: InferencePage, clock: Clock, frequency_mhz: int | None) -> None:
+    def __init__(self, page: InferencePage, clock: TraceClock, frequency_mhz: int | None) -> None:
         self.spans = page.spans
+        # This object is sent between processes, so it holds columns and the clock only, no database.
         self._clock = clock
-        self._place(page, frequency_mhz)
-        self._segments = self._held(page.segments)
+        self._place_layers(page, frequency_mhz)
+        self._segments = self._segments_by_position(page.segments)
 
-    def _place(self, page: InferencePage, frequency_mhz: int | None) -> None:
-        """All layers whose place in time is known, by segment and start."""
+    def _place_layers(self, page: InferencePage, frequency_mhz: int | None) -> None:
+        """Make the columns of all layers with a known place in time, ordered by segment and start.
+
+        Sets `unplaced` to the number of the other records.
+        """
         aicore, aicpu = page.aicore, page.aicpu
         ns_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK * NS_PER_US / frequency_mhz
         starts_us = aicore.segments.start_us.tolist()
         starts_ns = np.array([np.nan if np.isnan(start) else self._clock.ns(start) for start in starts_us], np.float64)
-        # Each end is computed as the next start is: neighbours meet.
+        # An end is computed in the same way as the start of the next layer, so that neighbours meet exactly.
         base = starts_ns[aicore.segment]
         known = ~np.isnan(base) & ~np.isnan(ns_per_tick)
         base_ns = np.where(known, base, 0.0).astype(np.int64)
@@ -89,7 +96,7 @@ class InferenceBlocks:
         cpu_starts, cpu_ends = (self._clock.column_ns(each[cpu_known]) for each in (begin_us, end_us))
         self.unplaced = int((~known).sum() + (~cpu_known).sum())
         is_cpu = np.repeat([0, 1], [known.sum(), cpu_known.sum()])
-        segment = np.concatenate([_numbers_of(aicore)[known], _numbers_of(aicpu)[cpu_known]])
+        segment = np.concatenate([_segment_numbers(aicore)[known], _segment_numbers(aicpu)[cpu_known]])
         start = np.concatenate([starts[known], cpu_starts])
         order = np.lexsort((start, segment))
         self._segment, self._start = segment[order], start[order]
@@ -102,20 +109,20 @@ class InferenceBlocks:
             ratios[: int(known.sum()), place] = aicore.columns[name][known]
         self._ratios = ratios[order]
 
-    def _held(self, segments: Segments) -> dict[int, list[_Segment]]:
-        """Segments that hold a layer, by their inference's position, in the order in which they ran."""
+    def _segments_by_position(self, segments: Segments) -> dict[int, list[_SegmentSlice]]:
+        """Return the segments with a placed layer, by the position of their inference and in the order they ran."""
         if not len(self._segment):
             return {}
         begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
         ours = segments.at(np.searchsorted(segments.number, self._segment[begins]))
         found = self._segments_at(begins, ours)
-        by_position: dict[int, list[_Segment]] = {}
+        by_position: dict[int, list[_SegmentSlice]] = {}
         for position, segment in zip(ours.inference.tolist(), found, strict=True):
             by_position.setdefault(position, []).append(segment)
         for of_inference in by_position.values():
             of_inference.sort(key=lambda segment: (segment.start_ns, -segment.end_ns))
-            _take_slack(of_inference)
-        # Layers lie within their segments.
+            _absorb_slack(of_inference)
+        # Slack moved the starts of segments: layers are cut to lie within them.
         starts = np.repeat([segment.start_ns for segment in found], np.diff(np.append(begins, len(self._segment))))
         self._start = np.maximum(self._start, starts)
         self._end = np.maximum(self._end, self._start)
@@ -127,24 +134,26 @@ class InferenceBlocks:
             segment.is_row, segment.has_ratios = is_row, has_ratios
         return by_position
 
-    def _segments_at(self, begins: NDArray[np.int64], segments: Segments) -> list[_Segment]:
-        """The segments whose layers begin there."""
+    def _segments_at(self, begins: NDArray[np.int64], segments: Segments) -> list[_SegmentSlice]:
         ends = np.append(begins[1:], len(self._segment))
         last = np.maximum.reduceat(self._end, begins)
         columns = self._start[begins], last, begins, ends, segments.is_aicpu, segments.net
         known = zip(segments.start_us.tolist(), segments.end_us.tolist(), strict=True)
-        found: list[_Segment] = []
+        found: list[_SegmentSlice] = []
         for times_us, (first_ns, last_ns, begin, end, is_aicpu, net) in zip(
             known, zip(*(column.tolist() for column in columns), strict=True), strict=True
         ):
             times = [first_ns, last_ns, *(self._clock.ns(time) for time in times_us if not math.isnan(time))]
-            found.append(_Segment(_segment_label(is_aicpu, net), begin, end, times))
+            found.append(_SegmentSlice(_segment_label(is_aicpu, net), begin, end, times))
         return found
 
     def blocks(
         self, tracks: Tracks, process: str, layers: Mapping[int, LayerRow], executed: Collection[int]
     ) -> Iterator[Counters | Slices]:
-        """PMU counters that fall to 0 as their inference ends, and the slices; arrows lead to `executed` ones."""
+        """Yield a block of PMU counters, which fall to 0 at the end of each inference, and a block of all slices.
+
+        `executed` are the inferences that an arrow from a call leads to.
+        """
         labels, flows = Labels(), []
         upper: list[tuple[int, int, int, int]] = []
         ends: list[int] = []
@@ -160,7 +169,7 @@ class InferenceBlocks:
             args = args_text({"current_pic_count": span.current_pic_count})
             label = labels.of(Label(f"inference {span.current_pic_count}", "inference", args))
             upper.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
-            for segment, own in zip(segments, _places(segments, place), strict=True):
+            for segment, own in zip(segments, _segment_tracks(segments, place), strict=True):
                 track = tracks.take(*own, segment.start_ns, segment.end_ns)
                 upper.append((labels.of(segment.label), track, segment.start_ns, segment.end_ns))
                 layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, own)
@@ -181,12 +190,14 @@ class InferenceBlocks:
             of_layers = numbers[kind] if len(kinds) else kind, layer_track
             yield self._slices(labels, upper, of_layers, pid, flows)
 
-    def _layer_tracks(self, segment: _Segment, track: int, tracks: Tracks, place: tuple[str, str]) -> int | list[int]:
-        """The track of a segment is that of its layers, where each ends before the next begins."""
+    def _layer_tracks(
+        self, segment: _SegmentSlice, track: int, tracks: Tracks, place: tuple[str, str]
+    ) -> int | list[int]:
+        # Layers that do not overlap share the track of their segment; others need a lane each.
         if segment.is_row:
             return track
-        mine = slice(segment.begin, segment.end)
-        pairs = zip(self._start[mine].tolist(), self._end[mine].tolist(), strict=True)
+        own = slice(segment.begin, segment.end)
+        pairs = zip(self._start[own].tolist(), self._end[own].tolist(), strict=True)
         return [tracks.take(*place, *pair) for pair in pairs]
 
     def _slices(
@@ -197,10 +208,10 @@ class InferenceBlocks:
         pid: int,
         flows: Sequence[tuple[int, str, int]],
     ) -> Slices:
-        """All of it by start; what holds others is before them."""
         columns = np.array(upper, np.int64).T
         found = (*of_layers, self._start, self._end)
         label, track, start, end = (np.concatenate(pair) for pair in zip(columns, found, strict=True))
+        # The stable order leaves inferences and segments, which come first, before layers that start with them.
         order = np.argsort(start, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
@@ -212,8 +223,7 @@ class InferenceBlocks:
         return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)
 
 
-def _numbers_of(table: RecordTable) -> NDArray[np.int64]:
-    """The number of each record's segment."""
+def _segment_numbers(table: RecordTable) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = table.segments.number[table.segment]
     return numbers
 
@@ -233,17 +243,16 @@ def _segment_label(is_aicpu: bool, net: int) -> Label:
     return Label(f"{unit} segment {net}", category)
 
 
-def _places(segments: Sequence[_Segment], place: tuple[str, str]) -> list[tuple[str, str]]:
-    """Where segments of an inference are shown: each for itself where streams run at a time.
-
-    Else layers of one would stand among those of another.
-    """
+def _segment_tracks(segments: Sequence[_SegmentSlice], place: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return the process and the track title of each segment of an inference."""
+    # Segments of streams that run at the same time get a track each: on one track, the layers of one segment would be
+    # drawn among those of another.
     is_parallel = any(after.start_ns < before.end_ns for before, after in pairwise(segments))
     return [(place[0], segment.label.name) if is_parallel else place for segment in segments]
 
 
-def _take_slack(segments: Sequence[_Segment]) -> None:
-    """One that seems to overlap the one before by less than a µs begins where that ends."""
+def _absorb_slack(segments: Sequence[_SegmentSlice]) -> None:
+    """Move the start of each segment that overlaps its forerunner by less than a µs to the forerunner's end."""
     for before, segment in pairwise(segments):
         if segment.start_ns < before.end_ns <= segment.start_ns + SLACK_NS:
             segment.start_ns = min(before.end_ns, segment.end_ns)

@@ -1,4 +1,4 @@
-"""Files that are written for each JOB of a session, in a folder of their own with their metadata."""
+"""Files that are written for each JOB of a session, into a folder of their own with their metadata."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _REFUSED_CHARACTERS = re.compile(r'[<>:"/\\|?*\x00-\x1f]')
 NO_CHOICE = Choice()
 
 
-class Exported(NamedTuple):
-    """The files that were written for one JOB; `inference_files` of them are about inferences, others about calls.
+class ExportedJob(NamedTuple):
+    """Files that were written for one JOB; `inference_files` of them are about inferences, the others about calls.
 
-    `not_final` counts inferences whose figures are not known, by their state and reason; `left_out` says what became of
-    them. `unplaced` counts records and calls whose place in time is not known.
+    `not_final` counts inferences whose figures are not final, by state and reason; `left_out` says what became of
+    them. `unplaced` counts records and calls without a known place in time.
     """
 
     job: str
@@ -54,31 +54,33 @@ class Exported(NamedTuple):
 
 
 class JobFileWriter:
-    """Writer of the files of one JOB into a folder; `unplaced` counts what has no place in them."""
+    """Writer of the files of one JOB into a folder; `unplaced` counts records without a place in them."""
 
     def __init__(self, provenance: dict[str, Any], scope: Scope, folder: Path) -> None:
         self.scope = scope
         self.provenance = provenance
         self.unplaced = 0
         self._folder = folder
+        # Number of files about inferences; the others are about calls.
         self._inference_files = 0
-        self._files: dict[str, dict[str, Any]] = {}  # subject of each file, by its name
+        # Subject of each file, by the file's name.
+        self._files: dict[str, dict[str, Any]] = {}
 
     def title(self, text: str) -> str:
-        """Return a title that marks invented figures."""
+        """Return a title that marks simulated figures."""
         return f"{text} (simulated)" if self.scope.session.simulated else text
 
     def write(
         self, stem: str, extension: str, data: bytes, subject: InferenceRow | CallLog, *, is_aggregate: bool
     ) -> None:
-        """Write one file, under a name that no other file has; without data there is none."""
+        """Write a file under a name that no other file has. No data, no file."""
         if data:
             name = unique_name(stem, extension, self._files)
             write_new(f"{self._folder}/{name}", data)
             self._add(name, subject, is_aggregate=is_aggregate)
 
     async def stream(self, stem: str, pieces: AsyncIterator[bytes], subject: InferenceRow | CallLog) -> None:
-        """Write one timeline of several inferences or calls; without pieces there is no file."""
+        """Write a timeline of several inferences or calls piece by piece. No pieces, no file."""
         first = await anext(pieces, None)
         if first is not None:
             name = unique_name(stem, "json", self._files)
@@ -88,13 +90,13 @@ class JobFileWriter:
                     file.write(piece)
             self._add(name, subject, is_aggregate=True)
 
-    def finish(self, directory: Path, left_out: str) -> Exported:
-        """Write the metadata beside the files, which will be in `directory`."""
+    def finish(self, directory: Path, left_out: str) -> ExportedJob:
+        """Write the metadata beside the files, and return the result; `directory` is their final folder."""
         metadata = {**self.provenance, "unplaced": self.unplaced, "files": self._files}
         text = msgspec.json.format(msgspec.json.encode(metadata), indent=2)
         write_new(f"{self._folder}/{METADATA_FILE}", text + b"\n")
         facts = {name: self.provenance[name] for name in ("job", "simulated", "ledger", "not_final")}
-        return Exported(
+        return ExportedJob(
             directory=directory,
             files=tuple(self._files),
             unplaced=self.unplaced,
@@ -104,7 +106,7 @@ class JobFileWriter:
         )
 
     def _add(self, name: str, subject: InferenceRow | CallLog, *, is_aggregate: bool) -> None:
-        self._files[name] = _about(subject, is_aggregate=is_aggregate)
+        self._files[name] = _subject(subject, is_aggregate=is_aggregate)
         self._inference_files += isinstance(subject, InferenceRow)
 
 
@@ -115,12 +117,12 @@ async def export_jobs(
     job: str | None,
     write: Callable[[Running, JobFileWriter], Awaitable[None]],
     left_out: str = "left out",
-) -> list[Exported]:
-    """Have `write` write the files of each JOB of a session (None: the newest), and their metadata.
+) -> list[ExportedJob]:
+    """Call `write` for the files of each JOB of a session (None: the newest), and write their metadata.
 
-    With `job` its files stand in `directory`; without, each JOB has a folder of its name there. `left_out` says what
-    becomes of inferences without final figures. Raises UsageError, StoreError, and ProfagentError when a file cannot be
-    written.
+    With `job` the files stand in `directory`; without, each JOB has a folder of its name there. `left_out` says
+    what becomes of inferences without final figures. Raises UsageError, StoreError, and ProfagentError if a file
+    cannot be written.
     """
     exported = []
     async with reading(database) as connection:
@@ -130,6 +132,7 @@ async def export_jobs(
             scope = Scope(found, row)
             target = directory / Path(row.name).name if job is None else directory
             provenance = await provenance_of(connection, scope)
+            # The files replace those of an earlier export together, when all of them are written.
             with folder_written(target) as folder:
                 files = JobFileWriter(provenance, scope, folder)
                 await write(connection, files)
@@ -137,8 +140,8 @@ async def export_jobs(
     return exported
 
 
-def _about(row: InferenceRow | CallLog, *, is_aggregate: bool) -> dict[str, Any]:
-    """Return the subject of a file, which its name may not tell: its model, and its inference where it is of one."""
+def _subject(row: InferenceRow | CallLog, *, is_aggregate: bool) -> dict[str, Any]:
+    """Return the subject of a file: its model, and its inference if it is about one; its name may lack them."""
     model = {"device_id": row.device_id, "model": row.model_name, "model_id": row.model_id}
     if is_aggregate or not isinstance(row, InferenceRow):
         return {**model, "inference": None}
@@ -156,8 +159,8 @@ def unique_name(stem: str, extension: str, taken: Collection[str]) -> str:
 
 
 def name_with_model(before: str, model_name: str, after: str) -> str:
-    """Return the three together; a model's name that is too long ends in `~` and a digest of the whole."""
-    # What some system refuses in a file name: exports are copied to others.
+    """Return the three parts as one name; a model's name that is too long ends in `~` and a digest of the full name."""
+    # Exports are copied to other systems, so characters that any of them refuses in a file name are replaced.
     name = _REFUSED_CHARACTERS.sub("_", model_name).encode()
     room = LONGEST_STEM_BYTES - len(before.encode()) - len(after.encode())
     if len(name) <= room:

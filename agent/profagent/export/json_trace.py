@@ -1,6 +1,7 @@
-"""A trace in the Trace Event Format (JSON), in files of a bounded size.
+"""Writer of the Trace Event Format (JSON), in files of a bounded size.
 
-Events are made from columns by `map`, and msgspec writes those of a block at once: no step of it is Python's own.
+`map` makes events from columns, and msgspec encodes all events of a block at once: no step runs Python code for an
+event.
 """
 
 from __future__ import annotations
@@ -61,16 +62,19 @@ class _Change(msgspec.Struct, tag_field="ph", tag="C", gc=False):
 
 
 class JsonTrace:
-    """A trace that is cut into files of at most so many bytes; each can be opened by itself, and says what follows."""
+    """Trace in files of at most `largest_bytes` bytes; each file can be opened by itself, and names the next one."""
 
     def __init__(
         self, file: Path, tracks: Tracks, metadata: dict[str, Any], largest_bytes: int = LARGEST_PART_BYTES
     ) -> None:
+        # Parts that were begun; the last one is open until `end`.
         self.files: list[Path] = []
         self._file, self._tracks, self._largest = file, tracks, largest_bytes
         self._metadata = metadata
         self._opened = ExitStack()
+        # Processes and tracks whose names the open part has already.
         self._named: set[tuple[int, int]] = set()
+        # Bytes written to the open part.
         self._size = 0
 
     def __enter__(self) -> Self:
@@ -79,43 +83,46 @@ class JsonTrace:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """On an error, nothing of it stays."""
+        """Close the open part; on an error, remove all parts."""
         if error[0]:
             for file in self.files[:-1]:
                 file.unlink(missing_ok=True)
         self._opened.__exit__(*error)  # type: ignore[arg-type]
 
     def write(self, block: Block) -> int:
-        """Write events, behind the names of their processes and tracks in this part; how many."""
+        """Write a block after the names of its processes and tracks; return the number of events.
+
+        A block that is larger than the rest of the part is halved; one event always fits into an empty part.
+        """
         data = _events(block, self._tracks)
         if self._size + len(data) <= self._largest or not (self._named or block.size > 1):
-            self._put(self._names(block) + data)
+            self._put(self._new_names(block) + data)
         elif block.size > 1:
             middle = block.size // 2
             self.write(block.part(0, middle))
             self.write(block.part(middle, block.size))
         else:
+            # A part that was renamed into place is not touched again, so its end must name its successor now.
             self._end_part(self._path(len(self.files) + 1).name)
             self._begin_part()
             self.write(block)
         return block.events
 
     def end(self, metadata: dict[str, Any]) -> None:
-        """End the last part."""
+        """End the last part with the final metadata."""
         self._metadata = metadata
         self._end_part(None)
-        # What a longer trace of this name left would be taken for parts of this one.
+        # Parts of an earlier, longer trace of this name would be mistaken for parts of this one.
         for number in count(len(self.files) + 1):
             path = self._path(number)
             if not _is_part(path, number):
                 return
             path.unlink()
 
-    def _names(self, block: Block) -> bytes:
-        """Names of processes and tracks that this part does not have yet."""
+    def _new_names(self, block: Block) -> bytes:
         new = sorted(_places(block, self._tracks) - self._named)
         self._named.update(new)
-        return b"".join(_name(self._tracks, *place) for place in new)
+        return b"".join(_name_events(self._tracks, *place) for place in new)
 
     def _path(self, number: int) -> Path:
         return self._file if number == 1 else self._file.with_suffix(f".{number}{self._file.suffix}")
@@ -133,9 +140,9 @@ class JsonTrace:
         self._before = SEPARATOR
 
     def _end_part(self, goes_on_in: str | None) -> None:
-        # `_is_part` looks at the end.
-        told = {**self._metadata, "goes_on_in": goes_on_in, "part": len(self.files)}
-        self._out.write(b'\n],"displayTimeUnit":"ms","metadata":' + _encode(told) + b"}\n")
+        # The part number is the last key, because `_is_part` looks at the end of the file.
+        metadata = {**self._metadata, "goes_on_in": goes_on_in, "part": len(self.files)}
+        self._out.write(b'\n],"displayTimeUnit":"ms","metadata":' + _encode(metadata) + b"}\n")
         self._opened.close()
 
 
@@ -149,7 +156,7 @@ def _is_part(path: Path, number: int) -> bool:
 
 
 def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
-    """Processes (with 0) and tracks of a block."""
+    """Return the processes (each as track 0) and the tracks of a block."""
     if isinstance(block, Slices | Instants):
         numbers = np.unique(block.track).tolist()
         found = {(tracks.pids[number], number) for number in numbers}
@@ -158,10 +165,10 @@ def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
     return found | {(pid, 0) for pid, _ in found}
 
 
-def _name(tracks: Tracks, pid: int, track: int) -> bytes:
-    """Metadata events: of a process its place as well, for viewers sort processes by name."""
+def _name_events(tracks: Tracks, pid: int, track: int) -> bytes:
     if track:
         return _metadata("thread_name", pid, {"name": tracks.names[track]}, tid=track)
+    # Viewers sort processes by name, unless a sort index gives their order.
     named = _metadata("process_name", pid, {"name": tracks.process_names[pid]})
     return named + _metadata("process_sort_index", pid, {"sort_index": pid})
 
@@ -184,7 +191,7 @@ def _slices(block: Slices, tracks: Tracks) -> bytes:
         return _lines(events)
     rows, changes = ([], []) if block.values is None else _changes(block.values, starts)
     arrows = [_arrow(flow, events[flow.place]) for flow in block.flows]
-    # Behind each slice come its arrows, then the counters that it changes.
+    # Each slice is followed by its arrows, then by the counters that it changes.
     places = range(block.size), [flow.place for flow in block.flows], rows
     order = np.concatenate([np.array(each, np.int64) * 3 + rank for rank, each in enumerate(places)]).argsort()
     events += arrows + changes
@@ -197,11 +204,11 @@ def _arrow(flow: Flow, at: _Slice) -> dict[str, Any]:
 
 
 def _changes(values: Values, starts: Sequence[float]) -> tuple[list[int], list[Any]]:
-    """The slices that have counters, and these as an event for each."""
+    """Return the indices of the slices that change counters, and an event for each of them."""
     found: list[int] = []
     changes: list[Any] = []
     is_there = np.invert(np.isnan(values.values))
-    # Which of the counters there are is nearly always the same in all that have some.
+    # Nearly all slices with counters have the same set of them: each set gets one class of arguments.
     kinds, kind = np.unique(is_there @ (1 << np.arange(len(values.names))), return_inverse=True)
     for place, bits in enumerate(kinds.tolist()):
         there = [at for at in range(len(values.names)) if bits >> at & 1]
@@ -238,14 +245,14 @@ def _counters(block: Counters) -> bytes:
 
 
 def _of_labels(block: Slices | Instants, tracks: Tracks) -> tuple[list[Any], ...]:
-    """Columns of what labels and tracks tell: names, processes, categories and args."""
+    """Return the columns that labels and tracks give: names, processes, categories and args."""
     columns = zip(*((label.name, label.category, _args(label)) for label in block.labels), strict=True)
     names, categories, args = (_picked(column, block.label) for column in columns)
     return names, _picked(tracks.pids, block.track), categories, args
 
 
 def _args(label: Label) -> _Args:
-    """A tool may have written them in several lines."""
+    # Another tool may have written its arguments in several lines, but `_lines` needs each event in one.
     return msgspec.UNSET if label.args == NO_ARGS else msgspec.Raw(label.args.replace("\n", " ").encode())
 
 
@@ -258,5 +265,5 @@ def _microseconds(ns: NDArray[np.int64]) -> list[float]:
 
 
 def _lines(events: Sequence[Any]) -> bytes:
-    """No event has a bare line feed."""
+    # JSON escapes the line feeds within texts, so each bare line feed ends an event.
     return _encode_lines(events).replace(b"\n", SEPARATOR)

@@ -1,4 +1,4 @@
-"""One trace of all that sessions have, of several boards on one clock, in the format of a writer."""
+"""One trace of several sessions, with several boards on one clock, in the format of any writer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from profagent import __version__
 from profagent.cli.progress import progress
 from profagent.errors import UsageError
-from profagent.export.blocks import Clock, Slices
+from profagent.export.blocks import Slices, TraceClock
 from profagent.export.json_trace import JsonTrace
-from profagent.export.session_trace import SessionTrace, Wanted
-from profagent.export.told import title_of, told_of
+from profagent.export.session_metadata import metadata_of, title_of
+from profagent.export.session_trace import SessionTrace, TraceSelection
 from profagent.export.tracks import Tracks
 from profagent.files import make_directory
 from profagent.store.database import fetched
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
     from profagent.export.blocks import Block
 
-EVERYTHING = Wanted()
+EVERYTHING = TraceSelection()
 _CLOCKS = "SELECT host_us, offset_us, round_trip_us FROM clock_sample WHERE session = ? ORDER BY host_us"
-# Of samples that are closer together, a drift would be the noise of their round trips.
+# Samples within a shorter time give no drift: it would be the noise of their round trips.
 LEAST_SPREAD_US = 30_000_000
 
 
 class SessionOperand(NamedTuple):
-    """A session of a database; None is the newest."""
+    """Session of a database; None is the newest one."""
 
     database: Path
     session: int | None = None
 
 
-class Merged(NamedTuple):
-    """What was written. `unplaced` counts records whose place in time is not known."""
+class MergedTrace(NamedTuple):
+    """Result of an export: its files, its number of events, and `unplaced`, the records without a known time."""
 
     files: list[Path]
     events: int
@@ -50,7 +50,7 @@ class Merged(NamedTuple):
 
 
 class Writer(Protocol):
-    """Writes a trace; use it as a context manager, with `end` as the last call in it."""
+    """Writer of a trace. Use it as a context manager, with `end` as the last call in it."""
 
     files: list[Path]
 
@@ -58,19 +58,19 @@ class Writer(Protocol):
         """Begin the file."""
 
     def __exit__(self, *error: object) -> None:
-        """On an error, nothing of what is being written stays."""
+        """Close the file; on an error, remove everything that was written."""
 
     def write(self, block: Block) -> int:
-        """Write some events; how many."""
+        """Write the events of a block, and return their number."""
 
     def end(self, metadata: dict[str, Any]) -> None:
-        """Write what is known in the end."""
+        """Write the final metadata, and end the file."""
 
 
 class ClockLine(NamedTuple):
-    """How far a board's clock is from the host's, in µs, and how sure that is.
+    """Distance of a board's clock from the host's in µs, with its uncertainty.
 
-    It is `offset_us` at the board's time `at_us`, and grows by `drift` for each µs of it.
+    The distance is `offset_us` at the board's time `at_us`, and grows by `drift` for each µs of it.
     """
 
     at_us: float
@@ -80,36 +80,36 @@ class ClockLine(NamedTuple):
     samples: int
 
     def offset_at(self, board_us: float) -> float:
-        """How much the board's clock is ahead of the host's."""
+        """Return the µs by which the board's clock is ahead of the host's at a time of the board."""
         return self.offset_us + self.drift * (board_us - self.at_us)
 
 
-class _Source(NamedTuple):
+class _MergedSession(NamedTuple):
     trace: SessionTrace
     line: ClockLine | None
     earliest_us: float | None
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 async def export_trace(
     operands: Sequence[SessionOperand],
     file: Path,
-    wanted: Wanted = EVERYTHING,
+    selection: TraceSelection = EVERYTHING,
     writer: Callable[[Path, Tracks, dict[str, Any]], Writer] = JsonTrace,
-) -> Merged:
-    """Write one trace of all sessions. Raises UsageError, StoreError, and ProfagentError where a file cannot be."""
+) -> MergedTrace:
+    """Write one trace of all sessions. Raises UsageError, StoreError, and ProfagentError if a file cannot be made."""
     make_directory(file.parent)
     async with AsyncExitStack() as stack:
-        sources = [await _source(stack, operand, wanted) for operand in operands]
+        sources = [await _merged_session(stack, operand, selection) for operand in operands]
         boards = {source.trace.session.board for source in sources}
-        # One board has one clock: nothing is moved.
+        # Sessions of one board share its clock, so their times stay as they are.
         lines = [source.line if len(boards) > 1 else None for source in sources]
         begins = [
             source.earliest_us - (line.offset_at(source.earliest_us) if line else 0.0)
             for source, line in zip(sources, lines, strict=True)
             if source.earliest_us is not None
         ]
-        if not begins and wanted == EVERYTHING:
+        if not begins and selection == EVERYTHING:
             why = "nothing in it has a known start, so that there is no trace of it"
             raise UsageError(why, hint="`profagent stats` has its durations, `profagent ledger` says what has no start")
         if not begins:
@@ -119,44 +119,45 @@ async def export_trace(
             "profagent": __version__,
             "origin_us": origin_us,
             "clock": "host" if len(boards) > 1 else "board",
-            "sessions": [source.told for source in sources],
+            "sessions": [source.metadata for source in sources],
         }
         tracks, events = Tracks(), 0
         total = sum(source.trace.rows for source in sources)
+        # Tracks gain names while the sources are read, and the writer reads these names from the same object.
         with writer(file, tracks, metadata) as out, progress("export", "rows") as shown:
             for number, (source, line) in enumerate(zip(sources, lines, strict=True)):
-                clock = Clock(origin_us, line.offset_at if line else None)
+                clock = TraceClock(origin_us, line.offset_at if line else None)
                 async for block in source.trace.blocks(clock, tracks):
-                    events += out.write(_numbered(block, number))
+                    events += out.write(_with_own_flow_numbers(block, number))
                     shown(sum(each.trace.rows_done for each in sources), total)
             metadata["unplaced"] = sum(source.trace.unplaced for source in sources)
             out.end(metadata)
-        return Merged(out.files, events, metadata["unplaced"], metadata)
+        return MergedTrace(out.files, events, metadata["unplaced"], metadata)
 
 
-def _numbered(block: Block, source: int) -> Block:
-    """Arrows of each source with numbers of their own: every database counts its inferences from 1."""
+def _with_own_flow_numbers(block: Block, source: int) -> Block:
+    # Every database counts its inferences from 1, so the arrows of each session need a range of numbers of their own.
     if not source or not isinstance(block, Slices):
         return block
     return block._replace(flows=tuple(flow._replace(number=(source << 40) + flow.number) for flow in block.flows))
 
 
-async def _source(stack: AsyncExitStack, operand: SessionOperand, wanted: Wanted) -> _Source:
+async def _merged_session(stack: AsyncExitStack, operand: SessionOperand, selection: TraceSelection) -> _MergedSession:
     reader = await stack.enter_async_context(PageReader.of(operand.database))
     connection = reader.connection
     session = await find_session(connection, operand.session)
     await require_records(connection, session.session)
     line = clock_line(await fetched(connection, _CLOCKS, (session.session,)))
-    told = {**await told_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
-    trace = SessionTrace(reader, session, title_of(told), wanted)
-    return _Source(trace, line, await trace.plan(), told)
+    metadata = {**await metadata_of(connection, session), "clock_offset_us": None if line is None else line._asdict()}
+    trace = SessionTrace(reader, session, title_of(metadata), selection)
+    return _MergedSession(trace, line, await trace.plan(), metadata)
 
 
 def clock_line(samples: Sequence[tuple[int, int, int]]) -> ClockLine | None:
-    """The line through samples of host time, offset and round trip; None without any.
+    """Return the line through samples of host time, offset and round trip, or None without samples.
 
-    The half with the shorter round trips counts. The uncertainty is the farthest of these from the line, and half of
-    their longest round trip, within which nobody knows when the board looked at its clock.
+    Only the half with the shorter round trips counts. The uncertainty is the largest distance of these from the
+    line, plus half of their longest round trip: the board read its clock at an unknown time within it.
     """
     if not samples:
         return None

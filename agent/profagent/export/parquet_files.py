@@ -1,4 +1,4 @@
-"""One Parquet file: the rows that a view has of a session, by columns, in groups of ROWS_PER_GROUP."""
+"""One Parquet file with the rows that a view has of a session, in groups of ROWS_PER_GROUP rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from profagent.ingest.source import View
 
-# A partition's name says it.
+# The name of the partition has the board, so the file needs no column for it.
 _PARTITIONED = "board"
 
 
 def write_view(
     connection: sqlite3.Connection, view: View, session: int, file: Path, metadata: Mapping[str, Any]
 ) -> int:
-    """Write a view's rows, if it has any, and return how many.
+    """Write the rows that a view has of a session, if there are any, and return their number.
 
-    Raises ProfagentError where the file cannot be written.
+    Raises ProfagentError if the file cannot be written.
     """
     names = [name for name in columns_of(connection, view) if name != _PARTITIONED]
-    told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
     batches = view_batches(connection, view, session, names)
     first = next(batches, None)
     if first is None:
@@ -41,10 +41,10 @@ def write_view(
     rows = 0
     with (
         written_atomically(file) as out,
-        # What is a dictionary here is a text for every reader.
+        # Without the Arrow schema in the file, readers see dictionary columns as plain texts.
         parquet.ParquetWriter(out, first.schema, compression="zstd", store_schema=False) as writer,
     ):
-        writer.add_key_value_metadata(told)
+        writer.add_key_value_metadata(texts)
         for group in _groups(chain([first], batches)):
             writer.write_table(group, row_group_size=len(group))
             rows += len(group)
@@ -52,7 +52,7 @@ def write_view(
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches together until there are enough for a group of rows, which is the unit of reading."""
+    """Yield tables of at least ROWS_PER_GROUP rows, except for the last one; readers skip and read by groups."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

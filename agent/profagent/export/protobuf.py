@@ -1,7 +1,7 @@
-"""The little of protobuf's wire format that a trace is written with.
+"""The part of protobuf's wire format that a trace needs.
 
-A number that differs from event to event takes as many bytes in all of them: a varint may have leading zeros. So what
-is around it is made once, and numpy writes the events of a block at a time.
+A number that differs from event to event has the same length in all of them: protobuf accepts varints with leading
+zeros. So the bytes around it are made once, and numpy writes all events of a block together.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
-    """A row of bytes for each event."""
+    """Bytes of one field: a row for each event."""
     Form = Sequence[bytes | int]
-    """Bytes that events have in common; at a number stand an event's own, in the column of that number."""
+    """Bytes that events share; a number stands for the event's own bytes from the column with that number."""
 
 VARINT, FIXED64, BYTES = 0, 1, 2
-# 63 bits: a clock that is set leaps from 1970.
+# Nine bytes hold 63 bits: a board's clock leaps from 1970 when it is set, so that times may be huge.
 WIDE_BYTES = 9
 _SHIFTS = np.arange(WIDE_BYTES, dtype=np.uint64) * np.uint64(7)
 
 
 @lru_cache(REMEMBERED_NUMBERS)
 def varint(number: int) -> bytes:
-    """A whole number that is not negative."""
+    """Return a whole number that is not negative as a varint."""
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)
@@ -44,45 +44,45 @@ def varint(number: int) -> bytes:
 
 @lru_cache(REMEMBERED_TAGS)
 def tag(field: int, wire: int) -> bytes:
-    """What stands before a field's value."""
+    """Return the tag of a field, which precedes its value."""
     return varint(field << 3 | wire)
 
 
 @lru_cache(REMEMBERED_NUMBERS)
 def number(field: int, value: int) -> bytes:
-    """A field of a whole number; one below zero as an int64 is."""
+    """Return a field with a whole number; a negative number is encoded as an int64."""
     return tag(field, VARINT) + varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def fixed64(field: int, value: int) -> bytes:
-    """A field of eight bytes."""
+    """Return a field with eight bytes."""
     return tag(field, FIXED64) + struct.pack("<Q", value)
 
 
 def double(field: int, value: float) -> bytes:
-    """A field of a double."""
+    """Return a field with a double."""
     return tag(field, FIXED64) + struct.pack("<d", value)
 
 
 def block(field: int, content: bytes) -> bytes:
-    """A field of bytes, or of a message."""
+    """Return a field with bytes or a message."""
     return tag(field, BYTES) + varint(len(content)) + content
 
 
 def text(field: int, value: str) -> bytes:
-    """A field of a text; what UTF-8 cannot say is replaced."""
+    """Return a field with a text; characters that UTF-8 cannot encode are replaced."""
     return block(field, value.encode("utf-8", "replace"))
 
 
 def wide_varints(numbers: NDArray[np.int64]) -> Bytes:
-    """Each as a varint of WIDE_BYTES; what is below zero is zero."""
+    """Return each number as a varint of WIDE_BYTES; negative numbers become zero."""
     groups = (np.maximum(numbers, 0).astype(np.uint64)[:, None] >> _SHIFTS).astype(np.uint8) | np.uint8(0x80)
     groups[:, -1] &= 0x7F
     return groups
 
 
 def doubles(field: int, values: NDArray[np.float64]) -> Bytes:
-    """For each row, a field of a double for each of its values."""
+    """Return a row of fields for each row of values: one field with a double for each value."""
     opening = np.frombuffer(tag(field, FIXED64), np.uint8)
     rows, columns = values.shape
     found = np.empty((rows, columns, len(opening) + 8), np.uint8)
@@ -92,7 +92,8 @@ def doubles(field: int, values: NDArray[np.float64]) -> Bytes:
 
 
 def filled(forms: Sequence[Form], form: NDArray[np.int64], columns: Sequence[Bytes]) -> bytes:
-    """Each row in its form; forms of one shape are filled at once."""
+    """Return all rows, each as the form with the index `form`, filled from its columns."""
+    # Forms with pieces of equal lengths make rows of equal length, which one table can hold.
     shapes: dict[tuple[int, ...], list[int]] = {}
     for number, pieces in enumerate(forms):
         shape = tuple(piece if isinstance(piece, int) else ~len(piece) for piece in pieces)

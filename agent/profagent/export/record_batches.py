@@ -1,6 +1,6 @@
-"""The views of a unit's records by columns, as Arrow batches: no cell of a record is a Python object on its way.
+"""The views of a unit's records in columns, as Arrow batches: no cell of a record becomes a Python object.
 
-What a record has of its segment, its inference and so on up to its board is read once for each segment, what it has of
+The figures of a record's segment, and of everything above it up to the board, are read once for each segment; those of
 its layer once for each layer. Columns have the names of the view.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     Arrays = Callable[[str, Sequence[Any]], pa.Array]
     Rows = Mapping[str, Sequence[Any]]
 
-# The key of a record's segment: the view's `segment` is its number in the network.
+# Name of the column with the key of a record's segment. The view's `segment` is its number in the network.
 SEGMENT_KEY = "segment_key"
-# CROSS JOIN keeps the order of the numbers.
+# CROSS JOIN forbids SQLite to reorder the tables, so the rows come in the order of the numbers.
 _OF_SEGMENTS = """
 SELECT m.model AS of_model, j.frequency_mhz, b.identity AS board, j.name AS job, i.device_id, m.name AS model,
        m.model_id, i.stream_id, i.batch_num, i.input_pic_num, i.current_pic_count, g.net AS segment,
@@ -49,24 +49,25 @@ _TIMES = {LogKind.AICORE: {*TIMES[LogKind.AICORE], "ticks_before"}, LogKind.AICP
 def record_batches(
     connection: sqlite3.Connection, kind: LogKind, session: int, names: Sequence[str], arrays: Arrays
 ) -> Iterator[pa.RecordBatch]:
-    """Give these columns of a unit's records that a session fetched, some RECORDS_PER_CHUNK at a time.
+    """Yield these columns of a unit's records that a session fetched, RECORDS_PER_CHUNK records at a time.
 
-    Beside those of the view there are those of the unit's table, and SEGMENT_KEY.
+    Columns of the unit's table and SEGMENT_KEY may be named beside those of the view.
     """
     stored = {row[1] for row in connection.execute(f"PRAGMA table_info({TABLES[kind]})")}
-    asked = sorted((stored & {*names} - {"segment"}) | _TIMES[kind])
-    for query in chunks(connection, Segments.of_session(connection, session), kind, asked, session):
+    columns = sorted((stored & {*names} - {"segment"}) | _TIMES[kind])
+    for query in chunks(connection, Segments.of_session(connection, session), kind, columns, session):
         records = query.read(connection)
         if len(records):
-            joined = _Joined.of(connection, records)
+            joined = _JoinedRecords.of(connection, records)
             yield pa.RecordBatch.from_arrays([joined.column(name, session, arrays) for name in names], names)
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
-    """Records, and rows for each segment and layer that they are of.
+class _JoinedRecords:
+    """Records with a row for each of their segments and layers.
 
-    `segment` and `layer` are the place of each record's row in these, -1 where the layer is not known.
+    `segment` and `layer` hold the index of each record's row in `segments` and `layers`; -1 where the layer is
+    unknown.
     """
 
     records: RecordTable
@@ -76,13 +77,13 @@ class _Joined:
     layer: NDArray[np.intp]
 
     @classmethod
-    def of(cls, connection: sqlite3.Connection, records: RecordTable) -> _Joined:
+    def of(cls, connection: sqlite3.Connection, records: RecordTable) -> _JoinedRecords:
         used, segment = np.unique(records.segment, return_inverse=True)
-        segments = _rows(connection, _OF_SEGMENTS, records.segments.number[used].tolist())
+        segments = _columns_by_name(connection, _OF_SEGMENTS, records.segments.number[used].tolist())
         models = np.array(segments["of_model"], np.int64)
-        layers = _rows(connection, _OF_LAYERS, np.unique(models).tolist())
-        known = _keys(np.array(layers["of_model"], np.int64), np.array(layers["at"], np.int64))
-        keys = _keys(models[segment], records.layer)
+        layers = _columns_by_name(connection, _OF_LAYERS, np.unique(models).tolist())
+        known = _layer_keys(np.array(layers["of_model"], np.int64), np.array(layers["at"], np.int64))
+        keys = _layer_keys(models[segment], records.layer)
         layer = np.searchsorted(known, keys)
         layer[(np.append(known, -1)[layer] != keys) | (keys < 0)] = -1
         return cls(records, segments, segment, layers, layer)
@@ -92,11 +93,11 @@ class _Joined:
         if name == "session":
             return pa.repeat(pa.scalar(session, pa.int64()), len(self.records))
         if name in self.layers:
-            return _few(arrays(name, self.layers[name])).take(_known(self.layer))
+            return _dictionary_encoded(arrays(name, self.layers[name])).take(_indices(self.layer))
         if name in self.segments:
-            return _few(arrays(name, self.segments[name])).take(pa.array(self.segment))
+            return _dictionary_encoded(arrays(name, self.segments[name])).take(pa.array(self.segment))
         if name == "layer_index":
-            return _known(self.records.layer)
+            return _indices(self.records.layer)
         if name in {"start_us", "duration_us"}:
             return pa.array(self._start_us() if name == "start_us" else self._duration_us(), from_pandas=True)
         is_key = name == SEGMENT_KEY
@@ -116,28 +117,26 @@ class _Joined:
         return ticks * float(CYCLES_PER_TICK) / _floats(self.segments["frequency_mhz"])[self.segment]
 
 
-def _rows(connection: sqlite3.Connection, query: str, numbers: list[int]) -> Rows:
-    """The columns of a query over such numbers, by name."""
+def _columns_by_name(connection: sqlite3.Connection, query: str, numbers: list[int]) -> Rows:
     cursor = connection.execute(query, (json.dumps(numbers),))
     names = [each[0] for each in cursor.description]
     rows = cursor.fetchall()
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def _keys(models: NDArray[np.int64], layers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """A key for each layer of a model, rising with both; -1 where the layer is not known."""
+def _layer_keys(models: NDArray[np.int64], layers: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return a key for each layer of a model, ordered by model and layer; -1 where the layer is unknown."""
     return np.where(layers < 0, -1, models << 32 | layers)
 
 
-def _few(values: pa.Array) -> pa.Array:
-    """Texts as a dictionary, which is not written out for each record."""
+def _dictionary_encoded(values: pa.Array) -> pa.Array:
     return values.dictionary_encode() if pa.types.is_string(values.type) else values
 
 
-def _known(places: NDArray[np.integer]) -> pa.Array:
+def _indices(places: NDArray[np.integer]) -> pa.Array:
     return pa.array(places, mask=places < 0)
 
 
 def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
-    """NaN for what is not known."""
+    # NumPy turns None, which is an unknown value, into NaN.
     return np.array(values, np.float64)

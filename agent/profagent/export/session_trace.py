@@ -1,4 +1,4 @@
-"""The events of one session for the merged trace: all that its views have, a track after the other."""
+"""Events of one session for the merged trace: everything that its views have, track by track."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.export.blocks import Block, Clock
+    from profagent.export.blocks import Block, TraceClock
     from profagent.export.tracks import Tracks
     from profagent.ingest.source import View
     from profagent.store.database import Row
@@ -44,22 +44,23 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 EVER = (-1, 2**62)
-# Slices that execute an inference, by the model that they are of.
+# Slices that execute an inference, with the model that they execute.
 _EXECUTED_TABLE = """
 CREATE TEMP TABLE executed (
     executes TEXT, start_us NUMERIC, end_us NUMERIC, is_async INTEGER, of_process TEXT, of_track TEXT)
 """
-_KEEP_EXECUTED = """
+_INSERT_EXECUTED = """
 INSERT INTO temp.executed SELECT executes, start_us, end_us, is_async, of_process, of_track FROM ({})
 WHERE executes IS NOT NULL
 """
-# The slice that executed an inference.
+# For each inference, the slice that executed it.
 _FLOW_TABLE = """
 CREATE TEMP TABLE flow (
     inference INTEGER PRIMARY KEY, executed_us NUMERIC, executed_process TEXT, executed_track TEXT)
 """
-# One that does not wait for the NPU may end before its inference begins.
-_KEEP_FLOWS = """
+# The latest slice that began before the inference executed it. An asynchronous slice may end before its inference
+# begins.
+_INSERT_FLOWS = """
 INSERT INTO temp.flow SELECT c.inference, e.start_us, e.of_process, e.of_track
 FROM temp.chosen c JOIN inference i USING (inference) JOIN temp.executed e ON e.rowid = (
     SELECT x.rowid FROM temp.executed x
@@ -79,8 +80,11 @@ WHERE e.session = ? AND e.grade = 'loss' ORDER BY e.entry
 """
 
 
-class Wanted(NamedTuple):
-    """What of a session: each model's last inferences and what ran meanwhile, or what ran in a time; None is all."""
+class TraceSelection(NamedTuple):
+    """Part of a session: each model's last inferences and what ran meanwhile, or what ran in a time.
+
+    None leaves a bound open.
+    """
 
     last: int | None = None
     from_us: int | None = None
@@ -88,25 +92,28 @@ class Wanted(NamedTuple):
 
 
 class SessionTrace:
-    """A session's events. `plan` comes first; `unplaced` counts what has no known place in time."""
+    """Events of a session. Call `plan` before `blocks`; `unplaced` counts records without a known place in time."""
 
-    def __init__(self, reader: PageReader, session: SessionRow, title: str, wanted: Wanted) -> None:
+    def __init__(self, reader: PageReader, session: SessionRow, title: str, wanted: TraceSelection) -> None:
         self.session = session
         self.unplaced = 0
         self.rows = self.rows_done = 0
-        """How many inferences, calls and other rows there are, once it is planned, and how many were read."""
+        """Number of inferences, calls and other rows, known after `plan`, and how many of them were read."""
         self._reader, self._connection = reader, reader.connection
         self._title = title
         self._choice = Choice(last=wanted.last, from_us=wanted.from_us, to_us=wanted.to_us)
         self._from_us = EVER[0] if wanted.from_us is None else wanted.from_us
         self._to_us = EVER[1] if wanted.to_us is None else wanted.to_us
+        # JOBs of the session, in the order of their tracks.
         self._scopes: list[Scope] = []
+        # Latest selection; the database holds the rows of one selection at a time, in temp.chosen.
         self._chosen: tuple[Scope, Selection] | None = None
+        # Views that draw events, and views that draw counters; both are found by `plan`.
         self._events_views: list[View] = []
         self._counters_views: list[View] = []
 
     async def plan(self) -> float | None:
-        """Find what there is; the earliest moment of it by the board's clock, None where there is nothing."""
+        """Find what the session has, and return its earliest time by the board's clock, or None if it is empty."""
         number = self.session.session
         self._scopes = [Scope(self.session, job) for job in await jobs_of(self._connection, number)]
         earliest: list[float | None] = []
@@ -120,6 +127,7 @@ class SessionTrace:
                 self._connection, "SELECT max(end_us) FROM temp.chosen JOIN inference USING (inference)"
             )
             ends += [end] if end is not None else []
+        # What ran beside the last inferences is drawn too: the time of these bounds all other events.
         if self._choice.last is not None and ends:
             self._from_us = int(min(time for time in earliest if time is not None))
             self._to_us = max(ends)
@@ -132,21 +140,23 @@ class SessionTrace:
         await self._connection.execute(_EXECUTED_TABLE)
         await self._connection.execute(_FLOW_TABLE)
         for view in self._events_views:
-            await self._connection.execute(_KEEP_EXECUTED.format(_events_query(view)), self._parameters)
+            await self._connection.execute(_INSERT_EXECUTED.format(_events_query(view)), self._parameters)
         await self._connection.execute("CREATE INDEX temp.executed_by ON executed (executes, start_us)")
         queries = (*map(_events_query, self._events_views), *map(_counters_query, self._counters_views))
         begins = [await fetched_one(self._connection, _earliest(query), self._parameters) for query in queries]
         earliest += [begin for begin, _ in begins]
         self.rows += sum(count for _, count in begins)
-        earliest += [row[-1] for row in await self._known_losses()]
+        earliest += [row[-1] for row in await self._selected_losses()]
         return min((time for time in earliest if time is not None), default=None)
 
-    async def blocks(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        """All events, a track after the other."""
+    async def blocks(self, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
+        """Yield all events as blocks, track by track."""
         for scope in self._scopes:
             async for block in self._inferences(scope, clock, tracks):
                 yield block
+        # All inferences are read: the views below are read on the connection of this process.
         self._reader.end_processes()
+        # The rows of temp.flow came with the inferences, so arrows are complete only from here on.
         await self._connection.execute("CREATE INDEX IF NOT EXISTS temp.flow_by ON flow (executed_us)")
         for view in self._events_views:
             async for block in self._events(view, clock, tracks):
@@ -162,17 +172,17 @@ class SessionTrace:
         return {"session": self.session.session, "from_us": self._from_us, "to_us": self._to_us}
 
     def _process(self, what: str) -> str:
-        # Viewers cut long names: what differs comes first.
+        # Viewers cut long names, so the part that differs between processes comes first.
         return f"{what} ({self._title})"
 
-    async def _rows(self, sql: str, key: Callable[[Row], Key]) -> AsyncIterator[tuple[Key, list[Row]]]:
-        """The rows that follow each other with one key, a page of them at most."""
+    async def _row_groups(self, sql: str, key: Callable[[Row], Key]) -> AsyncIterator[tuple[Key, list[Row]]]:
         async for page in pages(self._connection, sql, self._parameters):
             self.rows_done += len(page)
+            # A group that crosses the end of a page is yielded in two parts, so that memory stays bounded.
             for found, rows in groupby(page, key):
                 yield found, [*rows]
 
-    async def _inferences(self, scope: Scope, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+    async def _inferences(self, scope: Scope, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         await self._choose(scope)
         await self._reader.start_processes()
         layers: dict[int, dict[int, LayerRow]] = {}
@@ -190,26 +200,26 @@ class SessionTrace:
                 yield block
 
     async def _choose(self, scope: Scope) -> Selection:
-        """The inferences of a JOB; those that were chosen last are there still."""
+        # A session with one JOB is selected once, for `plan` and `blocks`.
         if self._chosen is None or self._chosen[0] != scope:
             self._chosen = scope, await Selection.of(self._connection, scope, self._choice)
         return self._chosen[1]
 
     async def _executed(self, scope: Scope, first: InferenceSpan, last: InferenceSpan) -> Collection[int]:
-        """The inferences of a page that a slice is known to have executed; which one is kept in `flow`."""
+        """Return the inferences of a page that a slice executed, and insert these slices into temp.flow."""
         keys = {"first": first.position, "last": last.position}
         model = {"job": scope.job.name, "model": first.model_name, "model_id": first.model_id}
-        await self._connection.execute(_KEEP_FLOWS, keys | model)
+        await self._connection.execute(_INSERT_FLOWS, keys | model)
         return {number for (number,) in await fetched(self._connection, _FLOWS, keys)}
 
-    async def _events(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+    async def _events(self, view: View, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         drawn = view.events
         assert drawn is not None
         query = f"{_events_query(view)} ORDER BY {drawn.order}, of_track, is_instant"
         query += ", start_us, start_rest_ns, end_us DESC, end_rest_ns DESC"
-        async for (process, track, is_instant), rows in self._rows(query, itemgetter(0, 1, 2)):
+        async for (process, track, is_instant), rows in self._row_groups(query, itemgetter(0, 1, 2)):
             place = self._process(process), track
-            labels = _labels([row[11:] for row in rows], functools.partial(_event, [*drawn.arguments]))
+            labels = _labels([row[11:] for row in rows], functools.partial(_event_label, [*drawn.arguments]))
             if is_instant:
                 track_of = np.full(len(rows), tracks.first(*place))
                 yield Instants(*labels, track_of, _times_ns(clock, [row[3:5] for row in rows]), "t")
@@ -221,7 +231,7 @@ class SessionTrace:
                 arrows = ((at, row[10].split(",")) for at, row in enumerate(rows) if row[10])
                 yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
 
-    async def _counters(self, view: View, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
+    async def _counters(self, view: View, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None
         values_of = _numbers_of if view.counters.is_object else _value_of
         async for page in pages(self._connection, _counters_query(view), self._parameters):
@@ -235,11 +245,11 @@ class SessionTrace:
                 ]
                 yield Counters(series, kind, _times_ns(clock, [row[3:5] for row in rows]), values)
 
-    async def _losses(self, clock: Clock, tracks: Tracks) -> AsyncIterator[Block]:
-        """Losses; one whose time is not known stands at the origin, and says so."""
+    async def _losses(self, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         labels, times_ns = [], []
-        for job, log, reason, detail, count, time_us in await self._known_losses():
+        for job, log, reason, detail, count, time_us in await self._selected_losses():
             args = {"job": job, "log": log, "detail": detail, "count": count}
+            # A loss without a known time is drawn at the origin, and its arguments say so.
             if time_us is None:
                 args["time"] = UNKNOWN
             labels.append(Label(reason, "loss", args_text(args)))
@@ -249,9 +259,9 @@ class SessionTrace:
             columns = np.arange(len(labels)), np.full(len(labels), track), integers(times_ns)
             yield Instants(labels, *columns, "g")
 
-    async def _known_losses(self) -> list[Row]:
-        """Those whose time is not known, and those in the time that is wanted."""
+    async def _selected_losses(self) -> list[Row]:
         rows = await fetched(self._connection, _LOSSES, (self.session.session,))
+        # A loss without a known time may belong to any time, so every selection has it.
         return [row for row in rows if row[-1] is None or self._from_us <= row[-1] <= self._to_us]
 
 
@@ -262,7 +272,7 @@ def _earliest(query: str) -> str:
 def _events_query(view: View) -> str:
     """Return SQL for the process, track, kind, times and lane of a view's events, what they execute, and their label.
 
-    The label is a name, a category and arguments. `flows` are the inferences that the slice is known to have executed.
+    The label is a name, a category and arguments. `flows` are the inferences that the slice executed.
     """
     drawn = view.events
     assert drawn is not None
@@ -294,7 +304,7 @@ def _counters_query(view: View) -> str:
     )
 
 
-# By the names of counters that are drawn as one, the rows that have these and their values.
+# Rows and values of counters that are drawn as one chart, by the names of the counters.
 _Values = dict[tuple[str, ...], tuple[list["Row"], "NDArray[np.float64]"]]
 
 
@@ -313,8 +323,8 @@ def _numbers_of(page: list[Row]) -> _Values:
     return {names: (rows, np.array(values, np.float64)) for names, (rows, values) in found.items()}
 
 
-def _event(names: Sequence[str], row: Row) -> Label:
-    """Return the label of an event: its arguments are its attributes, and those of the others that are known."""
+def _event_label(names: Sequence[str], row: Row) -> Label:
+    """Return the label of an event, whose arguments are its attributes and the known ones of `names`."""
     label, category, attributes, *values = row
     if not names:
         return Label(label, category, attributes)
@@ -324,7 +334,7 @@ def _event(names: Sequence[str], row: Row) -> Label:
 
 
 def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence[Label], NDArray[np.int64]]:
-    """Return the labels of rows, and the number of each row's; each is made once."""
+    """Return the distinct labels of rows, and the index of each row's label."""
     numbers: dict[Row, int] = {}
     number = integers([numbers.setdefault(row, len(numbers)) for row in rows])
     found = Labels()
@@ -332,7 +342,8 @@ def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence
     return found.all, label[number]
 
 
-def _times_ns(clock: Clock, times: Sequence[Row]) -> NDArray[np.int64]:
-    """Return when events were in the trace, from whole µs and ns beyond: a float has no room for ns since 1970."""
+def _times_ns(clock: TraceClock, times: Sequence[Row]) -> NDArray[np.int64]:
+    """Return times in the trace, from whole µs and the ns beyond them."""
+    # The two parts come apart because a float cannot hold ns since 1970.
     time_us, rest_ns = zip(*times, strict=True)
     return clock.column_ns(time_us) + integers(rest_ns)

@@ -1,7 +1,7 @@
-"""Tables by columns, many of the same kind at a time: as rows, as CSV and as JSON.
+"""Tables of one kind in columns, many at a time, as rows, as CSV and as JSON.
 
-The text of a number costs more than all else of a CSV file. Most are below some thousand units of their last decimal:
-those texts are looked up.
+Formatting numbers costs more than the rest of a CSV file. Most numbers are below some thousand units of their last
+decimal, and their texts are looked up in tables.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Values: TypeAlias = NDArray[np.float64] | NDArray[np.int64] | "Coded"
 
-# Numbers below so many units of their last decimal have a text that is looked up: 8 MB for each count of decimals.
+# Numbers below this many units of their last decimal have a text in a table, of 8 MB for each number of decimals.
 TEXTS = 1 << 17
-# A product with a power of ten is off by less, as long as it has a text: the nearest integer is sure if it is nearer.
+# A product with a power of ten has an error below 1e-6 in the range of the tables. A number that is at least this much
+# nearer to an integer than to the middle between two is certain to be rounded to it.
 SURELY_NEAREST = 0.5 - 1e-6
 _TAIL_DIGITS = 3
 
 
 class Coded(NamedTuple):
-    """A column of few different cells: `code` is the place of each row's in `cells`."""
+    """Column with few distinct cells: `code` is the index in `cells` of each row's cell."""
 
     code: NDArray[np.integer]
     cells: Sequence[Cell]
 
 
 class Sheets(NamedTuple):
-    """Tables with the same columns, one behind the other; `ends` has the row behind each one's last.
+    """Tables with the same columns, one after the other; `ends` has the row after the last one of each table.
 
-    A column of numbers is an array, with NaN for what is not known; a column of other cells is Coded.
+    A column of numbers is an array, with NaN for unknown values; a column of other cells is Coded.
     """
 
     columns: Sequence[Column]
@@ -56,13 +57,13 @@ class Sheets(NamedTuple):
         return [cells[begin:end] for begin, end in self._cuts()]
 
     def texts(self, sheet_format: str) -> Iterator[bytes]:
-        """Give the content of a file for each table, nothing for one without rows. `sheet_format` is csv or json."""
+        """Yield the content of a file for each table, empty for a table without rows. `sheet_format` is csv or json."""
         if sheet_format != "csv":
             for rows in self.rows():
                 yield b"".join(sheet_pieces(self.columns, rows, sheet_format)) if rows else b""
             return
         heading = csv_heading(self.columns)
-        lines = list(map(",".join, zip(*map(_texts, self.columns, self.values), strict=True)))
+        lines = list(map(",".join, zip(*map(_csv_texts, self.columns, self.values), strict=True)))
         for begin, end in self._cuts():
             yield "\n".join([heading + lines[begin], *lines[begin + 1 : end], ""]).encode() if begin < end else b""
 
@@ -72,41 +73,41 @@ class Sheets(NamedTuple):
 
 def _cells(values: Values) -> list[Cell]:
     if isinstance(values, Coded):
-        return _taken(values.cells, values.code)
+        return _take(values.cells, values.code)
     cells: list[Cell] = values.tolist()
     return [None if cell != cell else cell for cell in cells]  # noqa: PLR0124 - NaN alone differs from itself
 
 
-def _texts(column: Column, values: Values) -> list[str]:
-    """Return the cells of a column as a CSV file has them."""
+def _csv_texts(column: Column, values: Values) -> list[str]:
     if isinstance(values, Coded):
-        return _taken([csv_cell(column, cell) for cell in values.cells], values.code)
+        return _take([csv_cell(column, cell) for cell in values.cells], values.code)
     if column.decimals is None:
         return list(map(str, values.tolist()))
     return fixed(values.astype(np.float64, copy=False), column.decimals)
 
 
-def _taken(cells: Sequence[T], places: NDArray[np.integer]) -> list[T]:
+def _take(cells: Sequence[T], places: NDArray[np.integer]) -> list[T]:
     found = np.empty(len(cells), object)
     found[:] = cells
     return found[places].tolist()  # type: ignore[no-any-return]
 
 
 def fixed(values: NDArray[np.float64], decimals: int) -> list[str]:
-    """Return numbers with so many decimals, rounded as Python does; `N/A` for NaN."""
+    """Return numbers as texts with this many decimals, rounded as Python rounds; `N/A` for NaN."""
     unit = 10**decimals
     with np.errstate(invalid="ignore", over="ignore"):
         scaled = values * unit
         nearest = np.rint(scaled)
-        # -0.0 has its sign in the text; NaN is in no comparison.
+        # Negative numbers and -0.0 have a sign in their text, which the tables lack; NaN fails every comparison.
         is_sure = (np.abs(scaled - nearest) < SURELY_NEAREST) & ~np.signbit(values)
         is_short = is_sure & (nearest < TEXTS)
         tail_unit = unit if decimals else 10**_TAIL_DIGITS
         is_split = is_sure & ~is_short & (nearest < TEXTS * tail_unit)
     texts = np.empty(len(values), object)
-    texts[is_short] = _short(decimals)[nearest[is_short].astype(np.int64)]
+    texts[is_short] = _short_texts(decimals)[nearest[is_short].astype(np.int64)]
     head, tail = np.divmod(nearest[is_split].astype(np.int64), tail_unit)
-    texts[is_split] = list(map(operator.add, _short(0)[head].tolist(), _tails(decimals)[tail].tolist()))
+    texts[is_split] = list(map(operator.add, _short_texts(0)[head].tolist(), _tail_texts(decimals)[tail].tolist()))
+    # Python formats the rest: it decides between two texts that are equally near.
     others = ~(is_short | is_split)
     column = Column("", decimals)
     texts[others] = [cell_text(column, cell) for cell in _cells(values[others])]
@@ -114,14 +115,14 @@ def fixed(values: NDArray[np.float64], decimals: int) -> list[str]:
 
 
 @functools.cache
-def _short(decimals: int) -> NDArray[np.object_]:
-    """Texts of the numbers below TEXTS units of the last decimal."""
+def _short_texts(decimals: int) -> NDArray[np.object_]:
+    """Return the texts of the numbers below TEXTS units of the last decimal."""
     return np.array([f"{number / 10**decimals:.{decimals}f}" for number in range(TEXTS)], object)
 
 
 @functools.cache
-def _tails(decimals: int) -> NDArray[np.object_]:
-    """Texts of what stands behind the units; without decimals, of the last digits of a whole number."""
+def _tail_texts(decimals: int) -> NDArray[np.object_]:
+    """Return the texts of all fractional parts; without decimals, of the last digits of a whole number."""
     if not decimals:
         return np.array([f"{number:0{_TAIL_DIGITS}}" for number in range(10**_TAIL_DIGITS)], object)
     return np.array([f".{number:0{decimals}}" for number in range(10**decimals)], object)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 LAST_INFERENCE = Choice(last=1)
-# What a narrow terminal does without, first of all.
+# Columns that a narrow terminal leaves out, the first ones first.
 LESS = (
     *("Layer Id", "Ori Layer Name", "Layer Type", "Task ID", "Stream ID", "Process ID", "Thread ID"),
     *("DDR Read(byte)", "DDR Write(byte)", "Mac Ppen Ratio", "Vec Ppen Ratio", "Dtrans Ratio", "Total Time Ratio(%)"),
@@ -58,7 +58,7 @@ LESS = (
 
 
 class ShownTable(NamedTuple):
-    """One table: which of the four it is, what it is about, and its rows."""
+    """One table: which of the four it is, its subject, and its rows."""
 
     kind: str
     about: dict[str, Cell]
@@ -66,8 +66,8 @@ class ShownTable(NamedTuple):
     rows: Sequence[tuple[Cell, ...]]
 
 
-class Shown(NamedTuple):
-    """The tables of one JOB; `inferences` of `known_inferences` have tables of layers."""
+class ShownJob(NamedTuple):
+    """Tables of one JOB; `inferences` of its `known_inferences` have tables of layers."""
 
     provenance: dict[str, Any]
     known_inferences: int
@@ -77,10 +77,11 @@ class Shown(NamedTuple):
 
 async def show(
     database: Path, *, session: int | None = None, job: str | None = None, choice: Choice = LAST_INFERENCE
-) -> list[Shown]:
-    """The tables of each of the session's JOBs, or of one; of layers for the chosen inferences (each model's last).
+) -> list[ShownJob]:
+    """Return the tables of each of the session's JOBs, or of one JOB.
 
-    `session` None is the newest one. Raises UsageError and StoreError.
+    The chosen inferences have tables of layers: by default, each model's last one. `session` None is the newest
+    one. Raises UsageError and StoreError.
     """
     async with reading(database) as connection:
         found = await find_session(connection, session)
@@ -91,8 +92,8 @@ async def show(
         ]
 
 
-def shown_as_document(shown: Shown) -> dict[str, Any]:
-    """What `--json` prints for a JOB: where it comes from, and the tables as arrays of objects."""
+def shown_as_document(shown: ShownJob) -> dict[str, Any]:
+    """Return the object that `--json` prints for a JOB: its provenance, and its tables as arrays of objects."""
     tables = [
         {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
         for table in shown.tables
@@ -100,8 +101,8 @@ def shown_as_document(shown: Shown) -> dict[str, Any]:
     return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
 
 
-def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
-    """Lines for a terminal of so many columns (0: any): a heading, tables, ledger, what the PMU columns stand on."""
+def shown_as_text(shown: ShownJob, columns: int = 0) -> Iterator[str]:
+    """Yield the lines for a terminal of this many columns (0: any): heading, tables, ledger, and the PMU's base."""
     mark = SIMULATED_MARK if shown.provenance["simulated"] else ""
     yield printable(f"{shown.provenance['job']}  {session_title(shown.provenance)}{mark}")
     if shown.inferences < shown.known_inferences:
@@ -118,8 +119,7 @@ def shown_as_text(shown: Shown, columns: int = 0) -> Iterator[str]:
     yield shown.provenance["pmu"]
 
 
-async def _show_job(connection: Running, scope: Scope, choice: Choice) -> Shown:
-    """All op_summary tables stand before those of op_statistic, calls and the frequency."""
+async def _show_job(connection: Running, scope: Scope, choice: Choice) -> ShownJob:
     selection, logs = (
         await Selection.of(connection, scope, choice._replace(by_aicore=True)),
         await call_logs(connection, scope),
@@ -134,7 +134,8 @@ async def _show_job(connection: Running, scope: Scope, choice: Choice) -> Shown:
             ("Op statistic", statistics, found.op_statistic),
         ):
             for each, shown in zip(found.inferences, sheets.rows(), strict=True):
-                tables.append(ShownTable(kind, _about(each), sheets.columns, shown))
+                tables.append(ShownTable(kind, _subject(each), sheets.columns, shown))
+    # The vendor prints all op_summary tables before those of op_statistic, of calls and of the frequency.
     tables = summaries + statistics
     for log in logs:
         about: dict[str, Cell] = {"model": log.model_name, "model id": log.model_id, "device": log.device_id}
@@ -146,10 +147,10 @@ async def _show_job(connection: Running, scope: Scope, choice: Choice) -> Shown:
     known = await count_inferences(connection, scope.job.job, scope.session.session)
     events = await event_counts(connection, scope.session.session)
     provenance = {**await provenance_of(connection, scope), "events": events}
-    return Shown(provenance, known, len(inferences), [table for table in tables if table.rows])
+    return ShownJob(provenance, known, len(inferences), [table for table in tables if table.rows])
 
 
-def _about(inference: InferenceRow) -> dict[str, Cell]:
+def _subject(inference: InferenceRow) -> dict[str, Cell]:
     return {
         "model": inference.model_name,
         "model id": inference.model_id,
@@ -184,7 +185,7 @@ async def command(*, target: Target, choice: Choice, as_json: bool, columns: int
     if as_json:
         click.echo(json_text([shown_as_document(each) for each in found]))
     elif not found:
-        click.echo(await _other_sources(target))
+        click.echo(await _line_without_jobs(target))
     else:
         click.echo("\n".join(line for each in found for line in shown_as_text(each, columns)))
     await tell_incomplete(target.database, [target.session])
@@ -192,8 +193,7 @@ async def command(*, target: Target, choice: Choice, as_json: bool, columns: int
     return await tell_unrecorded(target.database, target.session, target.job) if is_without else 0
 
 
-async def _other_sources(target: Target) -> str:
-    """What a session without a JOB has."""
+async def _line_without_jobs(target: Target) -> str:
     async with reading(target.database) as connection:
         found = await find_session(connection, target.session)
         events = events_line(await event_counts(connection, found.session)) or "nothing"

@@ -1,6 +1,6 @@
-"""The slices of a trace as profiles of speedscope (https://www.speedscope.app), one for each track.
+"""Writer of speedscope profiles (https://www.speedscope.app): one profile for the slices of each track.
 
-Its views add up what has one name: an inference is called so without its number.
+The views of speedscope add up frames of one name, so all inferences share the name `inference`, without a number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from profagent import __version__
 from profagent.export.blocks import NS_PER_US, Slices
-from profagent.export.told import title_of
+from profagent.export.session_metadata import title_of
 from profagent.files import written_atomically
 
 if TYPE_CHECKING:
@@ -27,18 +27,20 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _encode = msgspec.json.Encoder().encode
 
 
-class _Profile:
-    """The events of a track, which wait in a file of their own; `open` are the frames and ends of open slices."""
+class _TrackProfile:
+    """Events of a track, which wait in a temporary file of their own."""
 
     def __init__(self, spool: IO[bytes]) -> None:
         self.spool = spool
         self.begin_ns: int | None = None
         self.end_ns = 0
+        # Frame and end of each open slice, the innermost one last.
         self._open: list[tuple[int, int]] = []
+        # Separator before the next event.
         self._before = b""
 
     def add(self, frame: int, start_ns: int, end_ns: int) -> None:
-        """Take a slice, which comes by its start, and lies within those that are open then."""
+        """Add a slice. Slices come ordered by start, and each lies within the slices that are open at its start."""
         self.close_before(start_ns)
         if self.begin_ns is None:
             self.begin_ns = start_ns
@@ -46,7 +48,7 @@ class _Profile:
         self._open.append((frame, end_ns))
 
     def close_before(self, at_ns: int | None) -> None:
-        """End what has ended by then; None for all."""
+        """Close the slices that end at this time or before; None closes all."""
         while self._open and (at_ns is None or self._open[-1][1] <= at_ns):
             frame, end_ns = self._open.pop()
             self._event(b"C", frame, end_ns)
@@ -59,26 +61,28 @@ class _Profile:
 
 
 class SpeedscopeFile:
-    """Writes one file; a writer as of `export_trace`."""
+    """Trace in one speedscope file; a `Writer` for `export_trace`."""
 
     def __init__(self, file: Path, tracks: Tracks, metadata: dict[str, Any]) -> None:
         self.files = [file]
         self._tracks, self._metadata = tracks, metadata
         self._opened = ExitStack()
+        # Number of each frame, by its name.
         self._frames: dict[str, int] = {}
-        self._profiles: dict[int, _Profile] = {}
+        # Profile of each track, in the order in which tracks first have a slice.
+        self._profiles: dict[int, _TrackProfile] = {}
 
     def __enter__(self) -> Self:
-        """Begin the file."""
+        """Open the file."""
         self._out = self._opened.enter_context(written_atomically(self.files[0]))
         return self
 
     def __exit__(self, *error: object) -> None:
-        """On an error, nothing stays."""
+        """Close the file and the profiles; on an error, remove the file."""
         self._opened.__exit__(*error)  # type: ignore[arg-type]
 
     def write(self, block: Block) -> int:
-        """Take slices, a profile has nothing else; how many."""
+        """Add the slices of a block, and return their number; a profile has no other events."""
         if not isinstance(block, Slices):
             return 0
         frames = [self._frame(label) for label in block.labels]
@@ -86,7 +90,7 @@ class SpeedscopeFile:
         for label, track, start_ns, end_ns in zip(*(column.tolist() for column in columns), strict=True):
             if track not in self._profiles:
                 spool = self._opened.enter_context(TemporaryFile())  # noqa: SIM115 - the stack closes it
-                self._profiles[track] = _Profile(spool)
+                self._profiles[track] = _TrackProfile(spool)
             self._profiles[track].add(frames[label], start_ns, end_ns)
         return block.size
 
@@ -95,11 +99,16 @@ class SpeedscopeFile:
         return self._frames.setdefault(name, len(self._frames))
 
     def end(self, metadata: dict[str, Any]) -> None:
-        """Put the profiles together, and end the file."""
-        told: dict[str, Any] = {"$schema": SCHEMA, "name": self._name(), "exporter": f"profagent {__version__}"}
-        told |= {"activeProfileIndex": 0, "profagent": metadata}
-        told["shared"] = {"frames": [{"name": name} for name in self._frames]}
-        self._out.write(_encode(told)[:-1] + b',"profiles":[')
+        """Write the frames and the profiles, and close the file."""
+        head_of_file: dict[str, Any] = {
+            "$schema": SCHEMA,
+            "name": self._title(),
+            "exporter": f"profagent {__version__}",
+        }
+        head_of_file |= {"activeProfileIndex": 0, "profagent": metadata}
+        head_of_file["shared"] = {"frames": [{"name": name} for name in self._frames]}
+        self._out.write(_encode(head_of_file)[:-1] + b',"profiles":[')
+        # The frames stand before all profiles, and are known at the end only: this is why profiles wait in files.
         for place, (track, profile) in enumerate(self._profiles.items()):
             profile.close_before(None)
             process = self._tracks.process_names[self._tracks.pids[track]]
@@ -112,6 +121,5 @@ class SpeedscopeFile:
         self._out.write(b"\n]}\n")
         self._opened.close()
 
-    def _name(self) -> str:
-        """The sessions, and that their figures are invented where they are."""
+    def _title(self) -> str:
         return ", ".join(map(title_of, self._metadata["sessions"]))

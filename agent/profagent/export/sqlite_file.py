@@ -1,4 +1,4 @@
-"""One session as a database of its own, with the same tables and views: for sqlite3, and for `--workspace`."""
+"""Export of one session as a database with the same tables and views, for sqlite3 and for `--workspace`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.errors import StoreError, UsageError
 from profagent.export.formats import Written
-from profagent.export.told import session_to_export
+from profagent.export.session_metadata import session_to_export
 from profagent.files import make_directory, to_the_end, written_atomically
 from profagent.store.database import read_only, reading
 from profagent.store.subset import copied
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 
 async def export_sqlite(database: Path, file: Path, session: int | None = None) -> Written:
-    """Write a session (None: the newest) as a database, which has its metadata in the table `export`.
+    """Write a session (None: the newest) as a database, whose table `export` has the metadata.
 
-    Sessions that it shares a JOB with come with it.
-
-    Raises UsageError, StoreError, and ProfagentError where it cannot be written.
+    Sessions that share a JOB with it are written too. Raises UsageError, StoreError, and ProfagentError if the file
+    cannot be written.
     """
     async with reading(database) as connection:
         row, metadata = await session_to_export(connection, session)
@@ -32,6 +31,7 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
     _require_export(file)
     try:
         with written_atomically(file, over_database=True) as out:
+            # A cancelled export waits for the thread, which still writes into the file.
             sessions = await to_the_end(_copy, database, str(out.name), row.session, metadata)
     except sqlite3.Error as error:
         hint = "check the path, its permissions and the free space"
@@ -40,7 +40,7 @@ async def export_sqlite(database: Path, file: Path, session: int | None = None) 
 
 
 def _require_export(file: Path) -> None:
-    """A database that is there may be replaced when it is a session as a file; a workspace's is not."""
+    """Raise UsageError if the file is a database that no export wrote, as a workspace's is."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(read_only(file), uri=True)) as there:
         names = {name for (name,) in there.execute("SELECT name FROM sqlite_schema")}
         if names and "export" not in names:
@@ -48,9 +48,9 @@ def _require_export(file: Path) -> None:
 
 
 def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> list[int]:
-    """Returns the sessions that it copied."""
+    """Copy the session, and return the sessions that were copied."""
     with copied(database, target, session) as (connection, sessions):
         connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
-        told = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]
-        connection.executemany("INSERT INTO export VALUES (?, ?)", told)
+        rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]
+        connection.executemany("INSERT INTO export VALUES (?, ?)", rows)
     return sessions

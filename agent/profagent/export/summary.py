@@ -14,7 +14,7 @@ from profagent.tables.table import ACL_STATISTIC, sheet_pieces
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from profagent.export.job_files import Exported
+    from profagent.export.job_files import ExportedJob
     from profagent.store.database import Running
     from profagent.store.selection import Choice, InferenceRow
 
@@ -31,16 +31,18 @@ async def export_summary(
     choice: Choice = NO_CHOICE,
     sheet_format: str = "csv",
     aggregate: bool = False,
-) -> list[Exported]:
-    """Write the tables op_summary, op_statistic and acl_statistic. Arguments as `export_jobs`.
+) -> list[ExportedJob]:
+    """Write the tables op_summary, op_statistic and acl_statistic. Arguments as for `export_jobs`.
 
-    `aggregate`: one table for the mean of all chosen inferences of a model, and not one for each.
+    `aggregate` writes one table for the mean of all chosen inferences of a model, instead of one for each
+    inference.
     """
 
     async def write(connection: Running, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice._replace(by_aicore=True))
         make_tables = mean_tables if aggregate else inference_tables
         total = len(await selection.groups()) if aggregate else await selection.count()
+        # Unknown for results of another tool, which has durations in ns and no ticks.
         mhz = files.scope.job.clock_mhz
         with progress("export", "tables") as shown:
             async for tables in make_tables(connection, files.scope, selection):
@@ -62,8 +64,9 @@ async def export_summary(
 def op_summary_name(row: InferenceRow, frequency_mhz: int | None, *, is_aggregate: bool) -> str:
     """Return the name of a file of op_summary.
 
-    It is op_summary_{device_id}.{model}.{model_id}.{batch_num}.{pictures}.{icache_miss_rate}.{frequency}[.reload{n}],
-    where the pictures are `{input_pic_num}.{current_pic_count}`, and `aggregate` over several inferences.
+    It is
+    op_summary_{device_id}.{model}.{model_id}.{batch_num}.{pictures}.{icache_miss_rate}.{frequency}[.reload{n}],
+    where the pictures are `{input_pic_num}.{current_pic_count}`, or `aggregate` for the mean of several inferences.
     """
     pictures = AGGREGATE if is_aggregate else f"{row.input_pic_num}.{row.current_pic_count}"
     frequency = UNKNOWN_FIELD if frequency_mhz is None else frequency_mhz
@@ -73,11 +76,14 @@ def op_summary_name(row: InferenceRow, frequency_mhz: int | None, *, is_aggregat
 
 
 def op_statistic_name(row: InferenceRow, *, is_aggregate: bool) -> str:
-    """Return op_statistic_{device_id}_{model_id}_{current_pic_count}_{iter_id}, with `aggregate` for several."""
+    """Return op_statistic_{device_id}_{model_id}_{current_pic_count}_{iter_id}, with `aggregate` for a mean."""
     pictures = AGGREGATE if is_aggregate else f"{row.current_pic_count}_{row.iter_id}"
     return f"op_statistic_{row.device_id}_{row.model_id}_{pictures}"
 
 
 def acl_statistic_name(device_id: int, model_id: int) -> str:
-    """Return acl_statistic_{device_id}_{model_id}_0: calls are not told apart by inference."""
+    """Return acl_statistic_{device_id}_{model_id}_0.
+
+    The vendor's last field is an inference; calls belong to no inference, so it is 0.
+    """
     return f"acl_statistic_{device_id}_{model_id}_0"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-# In names of files, which take no slash.
+# In place of N/A in names of files, which cannot have a slash.
 UNKNOWN_FIELD = "NA"
 TASK_TYPES = {LogKind.AICORE: "AA_CORE", LogKind.AICPU: "AA_CPU"}
 _NAMES = {
@@ -41,7 +41,10 @@ _NAMES = {
 
 
 class LayerTables(NamedTuple):
-    """Tables of several inferences; op_statistic has no rows for one without all records of the CPU."""
+    """Tables of several inferences.
+
+    The op_statistic of an inference is empty unless all its records of the CPU are known.
+    """
 
     inferences: Sequence[InferenceRow]
     op_summary: Sheets
@@ -49,17 +52,19 @@ class LayerTables(NamedTuple):
 
 
 async def inference_tables(connection: Running, scope: Scope, selection: Selection) -> AsyncIterator[LayerTables]:
-    """Give the tables of all chosen inferences, those of a page at a time."""
+    """Yield the tables of all chosen inferences, those of one page at a time."""
     mhz = scope.job.frequency_mhz
     inferences = [row async for row in selection.inferences()]
-    models: dict[int, _Model] = {}
+    models: dict[int, _ModelLayers] = {}
     async for page in _record_pages(connection, inferences):
         rows = inferences[page.first : page.end]
         if rows[0].model not in models:
-            models[rows[0].model] = _Model(await layers_of(connection, rows[0].model))
+            models[rows[0].model] = _ModelLayers(await layers_of(connection, rows[0].model))
         model, is_known = models[rows[0].model], np.array([row.is_known for row in rows], np.bool_)
         records = LayerRecords.of(page)
-        timed = Timed.joined([_timed(model, table, is_known[table.inference - page.first]) for table in page.units])
+        timed = LineDurations.joined(
+            [_timed(model, table, is_known[table.inference - page.first]) for table in page.units]
+        )
         yield LayerTables(
             rows,
             op_summary(records, np.array([row.ticks for row in rows], np.float64), mhz, model),
@@ -68,15 +73,15 @@ async def inference_tables(connection: Running, scope: Scope, selection: Selecti
 
 
 async def mean_tables(connection: Running, scope: Scope, selection: Selection) -> AsyncIterator[LayerTables]:
-    """Give the tables of the mean inference of each device, model, model id and batch, over the chosen ones."""
+    """Yield the tables of the mean inference of each device, model, model id and batch, over the chosen inferences."""
     mhz = scope.job.frequency_mhz
     inferences = [row async for row in selection.inferences()]
     groups = await selection.groups()
     record_pages = _record_pages(connection, inferences)
     page = await anext(record_pages, None)
     for group in groups:
-        model = _Model(await layers_of(connection, group.model))
-        mean = _Mean(model)
+        model = _ModelLayers(await layers_of(connection, group.model))
+        mean = _MeanInference(model)
         while page is not None and inferences[page.first].group == group.group:
             mean.add(page, np.array([row.is_known for row in inferences[page.first : page.end]], np.bool_))
             page = await anext(record_pages, None)
@@ -87,25 +92,27 @@ async def mean_tables(connection: Running, scope: Scope, selection: Selection) -
 
 
 async def _record_pages(connection: Running, inferences: Sequence[InferenceRow]) -> AsyncIterator[Page]:
-    """Give the records of chosen inferences; a page has those of one group."""
     segments = await connection.run(Segments.chosen)
     groups = [row.group for row in inferences]
+    # A page has records of one group only, so the caller can finish a group before it reads the next page.
     queries = await connection.run(lambda found: [*pages(found, segments, _NAMES, groups)])
     for query in queries:
         yield await connection.run(query.read)
 
 
-class _Model:
-    """The layers of a model, each with a code: 0 for a record without a layer, and from 1 on by index.
+class _ModelLayers:
+    """Layers of a model, each with a code: 0 for records without a layer, and from 1 on in the order of the index.
 
-    In `keys`, the lines of op_statistic, each code has a place for each unit; layers of one name share it.
+    `keys` are the lines that op_statistic may have; layers with the same name and task type share one.
     """
 
     def __init__(self, layers: Layers) -> None:
         self.layers = [layers[index] for index in sorted(layers)]
         self.keys: list[tuple[LogKind, str, str]] = []
+        # Index of each layer, rising; its place plus 1 is the code.
         self._indexes = np.array(sorted(layers), np.int64)
         places: dict[tuple[LogKind, str, str], int] = {}
+        # For each unit, the place in `keys` of each code.
         self._key_of = {
             unit: np.array(
                 [
@@ -122,14 +129,14 @@ class _Model:
         self.keys = list(places)
 
     def codes(self, layer_index: NDArray[np.integer]) -> Ints:
-        """Return the code of each layer's index."""
+        """Return the code of each layer index."""
         if not len(self._indexes):
             return np.zeros(len(layer_index), np.int64)
         places = self._indexes.searchsorted(layer_index).clip(max=len(self._indexes) - 1)
         return np.where(self._indexes[places] == layer_index, places + 1, 0)
 
     def key_of(self, unit: LogKind, layer_index: NDArray[np.integer]) -> Ints:
-        """Return the place in `keys` of each layer's index."""
+        """Return the place in `keys` of each layer index, for records of this unit."""
         found: Ints = self._key_of[unit][self.codes(layer_index)]
         return found
 
@@ -139,9 +146,9 @@ def _task_type(unit: LogKind, layer: LayerRow) -> str:
 
 
 class LayerRecords(NamedTuple):
-    """Records of the NPU in tables, or means of several: the place of each one's table, rising, and its figures.
+    """Figures of the NPU's records in tables, or of means of several: each with the place of its table, rising.
 
-    `counters` are fractions of the layer's time, then bytes, NaN where not known.
+    `counters` are first the fractions of the layer's time, then bytes; NaN where unknown.
     """
 
     place: NDArray[np.integer]
@@ -151,17 +158,18 @@ class LayerRecords(NamedTuple):
 
     @classmethod
     def of(cls, page: Page) -> LayerRecords:
-        """Return the records of a page, a table for each inference."""
+        """Return the records of a page, with a table for each inference."""
         columns = page.aicore.columns
         counters = [columns[name] for name in MAPPED_NAMES]
         ticks = columns["ticks"].astype(np.float64)
         return cls(page.aicore.inference - page.first, columns["layer_index"], ticks, counters)
 
 
-def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | None, model: _Model) -> Sheets:
-    """Return tables of OP_SUMMARY, the total row last; `total_ticks` is each one's sum over all records.
+def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | None, model: _ModelLayers) -> Sheets:
+    """Return tables of OP_SUMMARY, each with its total row last; `total_ticks` is the sum over all records of each.
 
-    The total's ratios are weighted by time and its bytes are sums; they are not known where one record's is not.
+    The total's ratios are weighted by time, and its bytes are sums; a total is unknown if one record's figure is
+    unknown.
     """
     us_per_tick = np.nan if frequency_mhz is None else CYCLES_PER_TICK / frequency_mhz
     place, tables = records.place, len(total_ticks)
@@ -175,6 +183,7 @@ def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | 
     of_records = _figures(records.ticks, total_ticks[place], us_per_tick, records.counters)
     of_totals = _figures(weight, total_ticks, us_per_tick, sums)
     ends = counts.cumsum()
+    # A table without records has no total row.
     values = [np.insert(each, ends[filled], total[filled]) for each, total in zip(of_records, of_totals, strict=True)]
     code = np.insert(model.codes(records.layer_index), ends[filled], len(model.layers) + 1)
     layers = (
@@ -187,7 +196,7 @@ def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | 
 
 
 def _sum(place: NDArray[np.integer], values: Floats, places: int) -> Floats:
-    """Return the sum of the values at each place, NaN where one is not known."""
+    """Return the sum of the values at each place, NaN where a value is unknown."""
     return np.bincount(place, values, places).astype(np.float64, copy=False)
 
 
@@ -196,7 +205,7 @@ def _is_ratio() -> list[bool]:
 
 
 def _nonzero(values: Floats) -> Floats:
-    """Return the values with NaN for 0, by which nothing can be divided."""
+    """Return the values with NaN in place of 0, as divisors."""
     return np.where(values == 0, np.nan, values)
 
 
@@ -214,7 +223,7 @@ def _figures(ticks: Floats, total_ticks: Floats, us_per_tick: float, counters: S
 
 
 def memory_bound(ratios: Sequence[Floats]) -> Floats:
-    """Manual: max(Dstr, DLD, WLD) / max(Mac Busy, Vec Ppen); NaN where one is not known or the denominator is 0.
+    """Return max(Dstr, DLD, WLD) / max(Mac Busy, Vec Ppen) as in the manual; NaN if one is unknown or the divisor is 0.
 
     `ratios` are mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld and wld.
     """
@@ -222,10 +231,10 @@ def memory_bound(ratios: Sequence[Floats]) -> Floats:
     return np.maximum(np.maximum(dstr, dld), wld) / _nonzero(np.maximum(mac_busy, vec_ppen))
 
 
-class Timed(NamedTuple):
-    """Durations in tables, of records or of several together: the place of each one's table, rising, and its line.
+class LineDurations(NamedTuple):
+    """Durations in tables, of single records or of several: each with the place of its table, rising, and its line.
 
-    `key` is the line's place among the keys of a model. Lines stand in the order in which they first came.
+    `key` is the place of the line in the model's `keys`. Lines stand in the order of their first record.
     """
 
     place: NDArray[np.integer]
@@ -236,31 +245,33 @@ class Timed(NamedTuple):
     shortest: Floats
 
     @classmethod
-    def joined(cls, units: Sequence[Timed]) -> Timed:
-        """Return those of both units by table, of each first those on the NPU."""
+    def joined(cls, units: Sequence[LineDurations]) -> LineDurations:
+        """Return the durations of both units by table, in each table those on the NPU first."""
         place, *others = map(np.concatenate, zip(*units, strict=True))
         order = np.argsort(place, kind="stable")
         key, *figures = (column[order] for column in others)
         return cls(place[order], key, *figures)
 
 
-def _timed(model: _Model, table: RecordTable, is_chosen: NDArray[np.bool_]) -> Timed:
+def _timed(model: _ModelLayers, table: RecordTable, is_chosen: NDArray[np.bool_]) -> LineDurations:
     columns = {name: column[is_chosen] for name, column in table.columns.items()}
     key = model.key_of(table.kind, columns["layer_index"])
     duration = _duration(table.kind, columns)
-    return Timed(table.inference[is_chosen], key, np.ones(len(key), np.int64), duration, duration, duration)
+    return LineDurations(table.inference[is_chosen], key, np.ones(len(key), np.int64), duration, duration, duration)
 
 
 def _duration(kind: LogKind, columns: Mapping[str, NDArray[Any]]) -> Floats:
-    """Durations in ticks on the NPU, in µs on the CPU."""
+    """Return durations in ticks on the NPU, in µs on the CPU."""
     if kind is LogKind.AICORE:
         return columns["ticks"].astype(np.float64)
     duration: Floats = columns["end_us"] - columns["begin_us"]
     return duration
 
 
-def op_statistic(timed: Timed, streams: Sequence[int | None], frequency_mhz: int | None, model: _Model) -> Sheets:
-    """Return tables of OP_STATISTIC, one for each of `streams`; Task ID counts the rows of a table from 0."""
+def op_statistic(
+    timed: LineDurations, streams: Sequence[int | None], frequency_mhz: int | None, model: _ModelLayers
+) -> Sheets:
+    """Return tables of OP_STATISTIC, one for each of `streams`; Task ID counts the rows of each table from 0."""
     us_of = {
         LogKind.AICORE: np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz),
         LogKind.AICPU: 1.0,
@@ -292,19 +303,21 @@ def op_statistic(timed: Timed, streams: Sequence[int | None], frequency_mhz: int
     return Sheets(OP_STATISTIC, values, ends)
 
 
-class _Mean:
-    """The mean inference of many: sums over the records at each place, and over those of each layer.
+class _MeanInference:
+    """Mean of many inferences: sums over the records at each place, and over the records of each layer.
 
-    A place is a segment, a sequence number and a layer. Layers stand in the order of the places that they first have.
+    A place is a segment, a sequence number and a layer. Layers stand in the order of their first places.
     """
 
-    def __init__(self, model: _Model) -> None:
+    def __init__(self, model: _ModelLayers) -> None:
         self._model = model
+        # Sums at each place: the number of records, ticks, and counters, where ratios are weighted by ticks.
         self._places: dict[tuple[int, int, int], NDArray[np.longdouble]] = {}
+        # Durations of each layer index, by unit.
         self._layers: dict[LogKind, dict[int, _LayerSum]] = {unit: {} for unit in UNITS}
 
     def add(self, page: Page, is_known: NDArray[np.bool_]) -> None:
-        """Take a page of inferences in; durations by layer are those of inferences with known figures."""
+        """Add a page of inferences. Durations by layer are taken from inferences with known figures only."""
         self._add_places(page.aicore)
         for table in page.units:
             self._add_layers(table, is_known[table.inference - page.first])
@@ -315,7 +328,8 @@ class _Mean:
         weights = [ticks if is_ratio else 1.0 for is_ratio in _is_ratio()]
         counters = [columns[name] * weight for name, weight in zip(MAPPED_NAMES, weights, strict=True)]
         places, order, begins = _distinct(table.net, columns["sequence"], columns["layer_index"])
-        # In doubles a sum depends on its order, and a mean between two texts would be rounded by accident.
+        # A sum of doubles depends on the order of the records, and a mean halfway between two texts would be rounded by
+        # chance; long doubles make the sums exact.
         figures = np.stack([np.ones(len(ticks)), ticks, *counters], axis=1).astype(np.longdouble)[order]
         for place, of_one in zip(places, np.add.reduceat(figures, begins) if places else (), strict=True):
             self._places[place] = self._places.get(place, 0) + of_one
@@ -338,7 +352,7 @@ class _Mean:
             found[layer] = found[layer].plus(of_page) if layer in found else of_page
 
     def records(self) -> LayerRecords:
-        """Return the mean at each place as one table."""
+        """Return the mean record at each place, as one table."""
         places = sorted(self._places)
         sums = np.array([self._places[place] for place in places], np.float64).reshape(-1, 2 + len(MAPPED_NAMES)).T
         count, ticks, *counters = sums
@@ -347,19 +361,19 @@ class _Mean:
         layer_index = np.array([layer for _, _, layer in places], np.int64)
         return LayerRecords(np.zeros(len(places), np.int64), layer_index, ticks / count, means)
 
-    def timed(self) -> Timed:
-        """Return the durations by layer as one table."""
+    def timed(self) -> LineDurations:
+        """Return the durations by layer, as one table."""
         units = []
         for unit, found in self._layers.items():
             layers = sorted(found, key=lambda layer, found=found: found[layer].begin)  # type: ignore[misc]
             columns = np.array([found[layer][1:] for layer in layers], np.float64).reshape(-1, 4).T
             key = self._model.key_of(unit, np.array(layers, np.int64))
-            units.append(Timed(np.zeros(len(layers), np.int64), key, *columns))
-        return Timed.joined(units)
+            units.append(LineDurations(np.zeros(len(layers), np.int64), key, *columns))
+        return LineDurations.joined(units)
 
 
 class _LayerSum(NamedTuple):
-    """Durations of a layer; `begin` is the first place that it has: segment and sequence number."""
+    """Durations of a layer; `begin` is the first place of its records: segment and sequence number."""
 
     begin: tuple[int, int]
     records: int
@@ -378,7 +392,7 @@ class _LayerSum(NamedTuple):
 
 
 def _distinct(*columns: NDArray[np.integer]) -> tuple[list[Any], NDArray[np.intp], NDArray[np.intp]]:
-    """Return the distinct rows of columns, an order in which equal rows stand together, and where each begins in it."""
+    """Return the distinct rows of columns, an order that puts equal rows together, and the start of each row in it."""
     order = np.lexsort(columns[::-1])
     ordered = [column[order] for column in columns]
     is_new = np.append(True, np.any([column[1:] != column[:-1] for column in ordered], axis=0))[: len(order)]
@@ -388,7 +402,7 @@ def _distinct(*columns: NDArray[np.integer]) -> tuple[list[Any], NDArray[np.intp
 
 @dataclass(slots=True)
 class Durations:
-    """Durations in µs; those that are not known are counted and in no other figure."""
+    """Durations of calls in µs; unknown ones add to `count` alone."""
 
     count: int = 0
     known: int = 0
@@ -397,7 +411,7 @@ class Durations:
     shortest: float = float("inf")
 
     def add(self, duration: float | None) -> None:
-        """Take one duration in."""
+        """Add the duration of one call."""
         self.count += 1
         if duration is not None:
             self.known += 1
@@ -414,9 +428,9 @@ class Durations:
 
 
 async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]:
-    """Rows of ACL_STATISTIC by process, thread and name, in the order in which they first came.
+    """Return the rows of ACL_STATISTIC by process, thread and name, in the order of their first calls.
 
-    A call with an unknown begin is in Count, and in no time.
+    A call with an unknown begin adds to Count, and to no time.
     """
     found: dict[tuple[int, int, str, str], Durations] = defaultdict(Durations)
     async for page in calls:
@@ -424,7 +438,7 @@ async def acl_statistic_rows(calls: AsyncIterator[list[CallRow]]) -> list[Cells]
             found[call.pid, call.tid, call.type, call.name].add(
                 None if call.begin_us is None else call.end_us - call.begin_us
             )
-    # A row without any known time takes no share, and does not make the others' unknown.
+    # A row without a known time has no share, and the shares of the others stay known.
     total = sum(each.total for each in found.values() if each.known)
     return [(*key, *durations.cells(total)) for key, durations in found.items()]
 

@@ -1,7 +1,7 @@
 """`profagent export timeline`: the vendor's timelines as Chrome trace JSON (manual, 'timeline').
 
-Times in a file are microseconds after its origin, which stands in its metadata: viewers keep them as doubles, and
-those of an absolute time are a quarter of a microsecond apart, so neighbours would overlap and be dropped.
+Times in a file are µs after its origin, which its metadata gives. Viewers hold times as doubles, and doubles near an
+absolute time are a quarter of a µs apart: neighbours would overlap, and viewers would drop them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.cli.progress import Progress
-    from profagent.export.job_files import Exported
+    from profagent.export.job_files import ExportedJob
     from profagent.store.columns import Page
     from profagent.store.database import Running
     from profagent.store.queries import CallLog, CallRow, LayerRow
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 
 NS_PER_US = 1000
-# Times in `.done` and aicpu records are whole microseconds, so neighbours may seem to overlap by less than one.
+# Times in `.done` files and aicpu records are whole µs, so neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
-# The manual's default where a file's name carries no stream.
+# The manual's default for logs whose names carry no stream.
 DEFAULT_STREAM = 0
 TASK_TYPES = ("AA CORE", "AA CPU")
 
@@ -51,7 +51,7 @@ _NAMES = {
 
 
 class Task(NamedTuple):
-    """A record of either unit; `base_us` is its segment's start, or its own for aicpu. None is not known."""
+    """Record of either unit; `base_us` is the start of its segment, or its own start for aicpu. None is unknown."""
 
     is_aicpu: bool
     layer_index: int | None
@@ -68,13 +68,17 @@ async def export_timeline(
     session: int | None = None,
     job: str | None = None,
     choice: Choice = NO_CHOICE,
-) -> list[Exported]:
-    """Write Chrome traces: task_time for the chosen inferences, acl for all API calls. Arguments as `export_jobs`."""
+) -> list[ExportedJob]:
+    """Write Chrome traces: task_time for the chosen inferences, acl for all API calls.
+
+    Arguments as for `export_jobs`.
+    """
 
     async def write(connection: Running, files: JobFileWriter) -> None:
         selection = await Selection.of(connection, files.scope, choice)
-        known = (await selection.earliest_us(), await earliest_call_us(connection, files.scope))
-        origin_us = min((time for time in known if time is not None), default=0)
+        # All files of a JOB share one origin, so that a reader can lay them over each other.
+        starts_us = (await selection.earliest_us(), await earliest_call_us(connection, files.scope))
+        origin_us = min((time for time in starts_us if time is not None), default=0)
         with progress("export", "inferences") as shown:
             await _write_tasks(connection, selection, files, origin_us, shown)
         await _write_calls(connection, files, origin_us)
@@ -106,7 +110,7 @@ async def _write_tasks(
 async def _tasks(
     connection: Running, inferences: Sequence[InferenceRow], frequency_mhz: int | None
 ) -> AsyncIterator[tuple[InferenceRow, list[Task]]]:
-    """Give the records of each inference by their start; unknown starts come first."""
+    """Yield each inference with its records ordered by start; records with an unknown start come first."""
     groups = [row.group for row in inferences]
     segments = await connection.run(Segments.chosen)
     for query in await connection.run(lambda found: pages(found, segments, _NAMES, groups)):
@@ -117,7 +121,7 @@ async def _tasks(
 
 
 def _task_rows(page: Page, frequency_mhz: int | None) -> dict[int, list[Task]]:
-    """The records of a page by the place of their inference."""
+    """Return the records of a page by the position of their inference."""
     aicore, aicpu = page.aicore, page.aicpu
     base_us, before = aicore.segments.start_us[aicore.segment], aicore.columns["ticks_before"]
     begin_us, end_us = aicpu.columns["begin_us"], aicpu.columns["end_us"]
@@ -141,12 +145,21 @@ def _task_rows(page: Page, frequency_mhz: int | None) -> dict[int, list[Task]]:
     for place, is_aicpu, layer, base, ran_before, ticks, end in zip(
         inference[order].tolist(), *(each[order].tolist() for each in columns), strict=True
     ):
-        found[place].append(Task(is_aicpu, None if layer < 0 else layer, _whole(base), ran_before, ticks, _whole(end)))
+        found[place].append(
+            Task(
+                is_aicpu,
+                None if layer < 0 else layer,
+                _integer_if_exact(base),
+                ran_before,
+                ticks,
+                _integer_if_exact(end),
+            )
+        )
     return found
 
 
-def _whole(time_us: float) -> float | None:
-    """A time as a whole number where it is one, of which no digit is lost; None where it is not known."""
+def _integer_if_exact(time_us: float) -> float | None:
+    # An integer keeps all digits in later sums and in the JSON; NaN is an unknown time.
     return None if math.isnan(time_us) else int(time_us) if time_us.is_integer() else time_us
 
 
@@ -166,11 +179,10 @@ async def _write_trace(
     origin_us: float,
     subject: InferenceRow | CallLog,
 ) -> None:
-    """Write a timeline, unless nothing has a place in it."""
-
     def metadata() -> dict[str, Any]:
         return {**files.provenance, "origin_us": origin_us, "unplaced": events.unplaced}
 
+    # Metadata come last in the file, because `unplaced` is known only when all events were made.
     await files.stream(name, trace_pieces(batches, metadata), subject)
     files.unplaced += events.unplaced
 
@@ -189,21 +201,22 @@ def _span(name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, 
     return {"ph": "X", "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
-def _title(kind: str, pid: int, tid: int, name: str) -> TraceEvent:
-    """What a viewer calls a process (`process_name`) or a track (`thread_name`)."""
+def _name_event(kind: str, pid: int, tid: int, name: str) -> TraceEvent:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 @dataclass
 class _Lanes:
-    """Tracks of one stream and unit: an event that begins before its forerunner ends is drawn on the next one."""
+    """Tracks of one stream and unit: an event that begins before its forerunner ends is drawn on the next lane."""
 
     title: str
     tids: list[int] = field(default_factory=list)
+    """Track number of each lane that has a title in the file."""
     ends_ns: list[int] = field(default_factory=list)
+    """End of the latest event of each lane."""
 
     def take(self, start_ns: int, end_ns: int) -> tuple[int, int]:
-        """The first free lane, which may be a new one, and the start: after what the lane already holds."""
+        """Return the first free lane, which may be new, and the start of the event, moved behind the lane's latest."""
         for lane, busy_until_ns in enumerate(self.ends_ns):
             if busy_until_ns - SLACK_NS <= start_ns:
                 start = max(start_ns, busy_until_ns)
@@ -214,25 +227,28 @@ class _Lanes:
 
 
 class TaskEvents:
-    """Events of one task_time file. Afterwards `unplaced` counts the records whose place in time is not known."""
+    """Events of one task_time file; `unplaced` counts the records without a known place in time."""
 
     def __init__(
         self, device_id: int, origin_us: float, frequency_mhz: int | None, layers: Mapping[int, LayerRow], title: str
     ) -> None:
         self.unplaced = 0
-        self._title = title
-        # No process of the board; 0 is special to viewers.
+        self._name_event = title
+        # A device stands for a process; number 0 is special to viewers.
         self._pid = device_id + 1
-        self._origin_ns = _ns(origin_us)
+        self._origin_ns = _whole_ns(origin_us)
         self._frequency_mhz = frequency_mhz
         self._layers = layers
+        # Lanes by the title of their stream and unit.
         self._lanes: dict[str, _Lanes] = {}
+        # Number of tracks that have a title in the file.
         self._tracks = 0
 
     def of_inference(self, inference: InferenceRow, tasks: Iterable[Task]) -> Iterator[TraceEvent]:
-        """The events of one inference's records; Task Id counts those that can be placed from 0.
+        """Yield the events of an inference's records; Task Id counts the placed ones from 0.
 
-        The device's group of tracks is named before its first track, a track before its first event.
+        Viewers need names first: the event that names the device comes before all others, one that names a
+        track before its events.
         """
         stream = DEFAULT_STREAM if inference.stream_id is None else inference.stream_id
         task_id = 0
@@ -247,7 +263,7 @@ class TaskEvents:
             lanes = self._lanes.setdefault(title, _Lanes(title))
             lane, start_ns = lanes.take(*span)
             if not self._tracks:
-                yield _title("process_name", self._pid, 0, self._title)
+                yield _name_event("process_name", self._pid, 0, self._name_event)
             if lane == len(lanes.tids):
                 yield self._add_track(lanes)
             args = {"Task Type": task_type, "Stream Id": stream, "Task Id": task_id}
@@ -263,15 +279,16 @@ class TaskEvents:
             task_id += 1
 
     def _span_ns(self, task: Task) -> tuple[int, int] | None:
-        """Start after the origin, and end. Each end is computed as the next start is: neighbours meet."""
+        """Return a record's start and end in ns after the origin, or None if its place in time is unknown."""
         if task.base_us is None:
             return None
-        base_ns = _ns(task.base_us) - self._origin_ns
+        base_ns = _whole_ns(task.base_us) - self._origin_ns
         if task.is_aicpu:
-            end_ns = _ns(task.end_us or 0) - self._origin_ns
+            end_ns = _whole_ns(task.end_us or 0) - self._origin_ns
             return (base_ns, end_ns) if base_ns <= end_ns else None
         if self._frequency_mhz is None:
             return None
+        # The end is computed as the start of the next record is, so that neighbours meet exactly.
         ns_per_tick = CYCLES_PER_TICK * NS_PER_US / self._frequency_mhz
         start = round(task.ticks_before * ns_per_tick)
         return base_ns + start, base_ns + round((task.ticks_before + task.ticks) * ns_per_tick)
@@ -280,20 +297,21 @@ class TaskEvents:
         self._tracks += 1
         lanes.tids.append(self._tracks)
         title = lanes.title if len(lanes.tids) == 1 else f"{lanes.title} ({len(lanes.tids)})"
-        return _title("thread_name", self._pid, self._tracks, title)
+        return _name_event("thread_name", self._pid, self._tracks, title)
 
 
 class CallEvents:
-    """Events of one acl file. Afterwards `unplaced` counts the calls whose begin is not known."""
+    """Events of one acl file; `unplaced` counts the calls without a known begin."""
 
     def __init__(self, origin_us: float, title: str) -> None:
         self.unplaced = 0
         self._origin_us = origin_us
-        self._title = title
+        self._name_event = title
+        # Processes (with None) and threads that have a name in the file.
         self._named: set[tuple[int, int | None]] = set()
 
     def of_calls(self, calls: Iterable[CallRow]) -> Iterator[TraceEvent]:
-        """Each process and thread is named before its first call."""
+        """Yield the events of calls; a process and a thread are named before their first call."""
         named = self._named
         for call in calls:
             if call.begin_us is None or call.end_us < call.begin_us:
@@ -301,10 +319,10 @@ class CallEvents:
                 continue
             if (call.pid, None) not in named:
                 named.add((call.pid, None))
-                yield _title("process_name", call.pid, 0, f"process {call.pid}, {self._title}")
+                yield _name_event("process_name", call.pid, 0, f"process {call.pid}, {self._name_event}")
             if (call.pid, call.tid) not in named:
                 named.add((call.pid, call.tid))
-                yield _title("thread_name", call.pid, call.tid, f"Thread {call.tid}")
+                yield _name_event("thread_name", call.pid, call.tid, f"Thread {call.tid}")
             args = {"Mode": call.type, "Process_Id": call.pid, "Thread_Id": call.tid}
             start_us, duration_us = call.begin_us - self._origin_us, call.end_us - call.begin_us
             yield _span(call.name, call.pid, call.tid, start_us, duration_us, args)
@@ -313,9 +331,9 @@ class CallEvents:
 async def trace_pieces(
     batches: AsyncIterator[Sequence[TraceEvent]], metadata: Callable[[], Mapping[str, Any]]
 ) -> AsyncIterator[bytes]:
-    """A JSON object of traceEvents and metadata, which is asked for when the events are through.
+    """Yield the pieces of a JSON object with traceEvents and metadata; none without events.
 
-    Without any event there is none.
+    `metadata` is called after the last event.
     """
     encode = msgspec.json.Encoder().encode
     before = b'{"traceEvents":[\n'
@@ -327,7 +345,7 @@ async def trace_pieces(
         yield b'\n],"displayTimeUnit":"ms","metadata":' + encode(metadata()) + b"}\n"
 
 
-def _ns(time_us: float) -> int:
-    """Whole nanoseconds; of a time since 1970 that takes more digits than a double has."""
+def _whole_ns(time_us: float) -> int:
+    # Whole µs and the rest are converted apart: a time since 1970 in ns has more digits than a double holds.
     whole = int(time_us)
     return whole * NS_PER_US + round((time_us - whole) * NS_PER_US)

@@ -1,4 +1,4 @@
-"""Processes and tracks of a trace: their numbers and names, and which track a slice goes to."""
+"""Numbers and names of the processes and tracks of a trace, and the choice of a track for each slice."""
 
 from __future__ import annotations
 
@@ -15,43 +15,51 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Track:
-    """Tracks of one title: a slice that is not within what its track holds, nor behind it, goes to the next one.
+class _TrackGroup:
+    """Tracks of one title.
 
-    What a track holds at a time is of one lane.
+    A slice that neither lies within the open slices of a track nor begins after them goes to the next track. Open
+    slices of one track are all of one lane.
     """
 
     pid: int
     title: str
     tids: list[int] = field(default_factory=list)
+    """Number of each track."""
     open_ends: list[list[int]] = field(default_factory=list)
+    """Ends in ns of the open slices of each track, the innermost one last."""
     lanes: list[int] = field(default_factory=list)
+    """Lane of each track's latest slice."""
 
 
 class Tracks:
-    """Gives processes and tracks of the trace their numbers, from 1, and keeps their names."""
+    """Registry of a trace's processes and tracks; both are numbered from 1."""
 
     def __init__(self) -> None:
+        # Number 0 is special to viewers, so the first entry of each list stays empty.
         self.process_names: list[str] = [""]
         self.names: list[str] = [""]
+        """Title of each track, by its number."""
         self.pids: list[int] = [0]
-        """By a track's number, its process."""
+        """Process of each track, by the track's number."""
+        # Number of each process, by its title.
         self._pids: dict[str, int] = {}
-        self._tracks: dict[tuple[str, str], _Track] = {}
+        # Tracks by the titles of their process and their own.
+        self._tracks: dict[tuple[str, str], _TrackGroup] = {}
 
     def process(self, title: str) -> int:
-        """The number of a group of tracks."""
+        """Return the number of a process, which is a group of tracks."""
         if title not in self._pids:
             self._pids[title] = len(self.process_names)
             self.process_names.append(title)
         return self._pids[title]
 
     def first(self, process: str, title: str) -> int:
-        """The number of the first track of a title in a group."""
+        """Return the number of the first track of a title in a process."""
         return self._of(process, title).tids[0]
 
     def take(self, process: str, title: str, start_ns: int, end_ns: int, lane: int = 0) -> int:
-        """The track for a slice; slices come by their start, those that hold others first."""
+        """Return the track for a slice. Slices must come ordered by start, enclosing slices first."""
         track = self._of(process, title)
         places: Sequence[int] = range(len(track.tids))
         for place in sorted(places, key=lambda place: track.lanes[place] != lane) if lane else places:
@@ -75,7 +83,8 @@ class Tracks:
         end_ns: NDArray[np.int64],
         lanes: Sequence[int] | None = None,
     ) -> NDArray[np.int64]:
-        """The tracks for many slices of a title, quickly where each ends before the next begins."""
+        """Return the tracks for many slices of a title, without a loop where each ends before the next begins."""
+        # Slices that ended before the first one cannot enclose any, as starts only rise.
         ends = self._of(process, title).open_ends[0]
         while ends and ends[-1] <= start_ns[0]:
             ends.pop()
@@ -84,14 +93,14 @@ class Tracks:
         slices = zip(start_ns.tolist(), end_ns.tolist(), lanes or repeat(0), strict=False)
         return np.array([self.take(process, title, *each) for each in slices], np.int64)
 
-    def _of(self, process: str, title: str) -> _Track:
+    def _of(self, process: str, title: str) -> _TrackGroup:
         track = self._tracks.get((process, title))
         if track is None:
-            track = self._tracks[process, title] = _Track(self.process(process), title)
+            track = self._tracks[process, title] = _TrackGroup(self.process(process), title)
             self._add(track)
         return track
 
-    def _add(self, track: _Track) -> None:
+    def _add(self, track: _TrackGroup) -> None:
         track.tids.append(len(self.names))
         track.open_ends.append([])
         track.lanes.append(0)

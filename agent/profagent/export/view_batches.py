@@ -1,4 +1,4 @@
-"""The rows that a view has of a session as Arrow batches, whose columns have the types that its source says."""
+"""Rows that a view has of a session as Arrow batches, whose columns have the types that the view's source declares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def columns_of(connection: sqlite3.Connection, view: View) -> list[str]:
 def view_batches(
     connection: sqlite3.Connection, view: View, session: int, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Give the columns with these names of a view's rows of a session, in bounded batches."""
+    """Yield these columns of the rows that a view has of a session, in bounded batches."""
     if view.unit is not None:
         yield from record_batches(connection, view.unit, session, names, partial(_array, view))
         return
@@ -37,7 +37,7 @@ def view_batches(
 
 
 def type_of(view: View, column: str) -> pa.DataType:
-    """Return the type of a column's values."""
+    """Return the Arrow type of a column."""
     if column in view.unsigned:
         return pa.uint64()
     if column == "session" or column in view.whole:
@@ -46,7 +46,8 @@ def type_of(view: View, column: str) -> pa.DataType:
 
 
 def _array(view: View, name: str, values: Sequence[Any]) -> pa.Array:
-    """Values of a column as the database has them, as those of its type."""
+    """Return values of the database as an array of the column's type."""
+    # SQLite has no unsigned 64-bit integers, so the store holds these numbers as texts.
     if name in view.unsigned:
         values = [int(value) for value in values]
     elif name in view.mixed:

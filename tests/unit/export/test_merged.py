@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from profagent.errors import ProfagentError
-from profagent.export.blocks import Clock, Label, Slices, integers
+from profagent.export.blocks import Label, Slices, TraceClock, integers
 from profagent.export.json_trace import JsonTrace
 from profagent.export.merged import clock_line
 from profagent.export.tracks import Tracks
@@ -60,7 +60,7 @@ def test_the_clock_line_follows_a_drift_and_tells_how_sure_it_is() -> None:
     close = clock_line([(0, 100, 200), (1_000_000, 200, 200)])
     assert close is not None
     assert (close.offset_at(3_600_000_000), close.uncertainty_us) == (150, 150)
-    clock = Clock(1_795_230_382_000_000, lambda _: 5.0)
+    clock = TraceClock(1_795_230_382_000_000, lambda _: 5.0)
     assert clock.ns(1_795_230_382_000_005.25) == 250
 
 

@@ -1,4 +1,4 @@
-"""What every file of a session carries in its own metadata: which session of which board, and whether all is there."""
+"""Metadata of a session that every exported file carries: session, board, completeness."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _JOBS = "SELECT name FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY name"
 
 
-async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict[str, Any]:
-    """The metadata of a session."""
+async def metadata_of(connection: aiosqlite.Connection, session: SessionRow) -> dict[str, Any]:
+    """Return the metadata of a session: its numbers and names, its JOBs, its ledger, and its completeness."""
     incomplete = await why_incomplete(connection, session.session)
     jobs = await fetched(connection, _JOBS, (session.session,))
     return {
@@ -38,19 +38,23 @@ async def told_of(connection: aiosqlite.Connection, session: SessionRow) -> dict
     }
 
 
-def title_of(told: Mapping[str, Any]) -> str:
-    """`euler session 3 [simulated]`; copied JOBs have no board of their own, and are named themselves."""
-    mark = " [simulated]" if told["simulated"] else ""
-    name = BoardNames.known().of(told["board"], told["hostname"])
-    if name == told["board"] and not told["hostname"]:
-        if told["jobs"]:
-            return ", ".join(told["jobs"]) + mark
+def title_of(metadata: Mapping[str, Any]) -> str:
+    """Return a title as `euler session 3 [simulated]`, from the metadata of a session.
+
+    Copied JOBs have no board with a name or a host name; the names of the JOBs are their title.
+    """
+    mark = " [simulated]" if metadata["simulated"] else ""
+    name = BoardNames.known().of(metadata["board"], metadata["hostname"])
+    if name == metadata["board"] and not metadata["hostname"]:
+        if metadata["jobs"]:
+            return ", ".join(metadata["jobs"]) + mark
+        # The first digits of the board's identity are enough to tell the boards of one workspace apart.
         name = name[:8]
-    return f"{name} session {told['session']}{mark}"
+    return f"{name} session {metadata['session']}{mark}"
 
 
 async def session_to_export(connection: aiosqlite.Connection, number: int | None) -> tuple[SessionRow, dict[str, Any]]:
-    """A session that has its records (None: the newest), and its metadata. Raises UsageError, StoreError."""
+    """Return a session (None: the newest) that has its records, and its metadata. Raises UsageError, StoreError."""
     session = await find_session(connection, number)
     await require_records(connection, session.session)
-    return session, {"profagent": __version__, **await told_of(connection, session)}
+    return session, {"profagent": __version__, **await metadata_of(connection, session)}
