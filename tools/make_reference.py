@@ -24,8 +24,8 @@ from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, group
 from profagent.export.formats import FORMATS
+from profagent.fleet.cli import QUESTIONS
 from profagent.ingest.source import schemas
-from profagent.lake.fleet import QUESTIONS
 from profagent.ledger import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
@@ -46,7 +46,7 @@ NOTICE = "<!-- `make docs` makes this page from {}. -->"
 # A heading, or a bound: its name, value and the text below it.
 _BOUND = re.compile(r'^(?:# (.+)|(\w+) = ([^\n]+)(?:\n"""([^"]+)""")?)$', re.MULTILINE)
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
-FLEET = "--engine --since --until --board --label --lake"
+FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown -o"
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against"),
@@ -70,7 +70,10 @@ EXPLAINED = {
     "doctor": ("doctor.md", "--board"),
     **dict.fromkeys(("calibrate", "redecode"), ("counter-maps.md", "--vendor-summary -o --sdk")),
     **dict.fromkeys(
-        ("push", "fleet sql", "fleet compact", "fleet expire", *(f"fleet {name}" for name in QUESTIONS)),
+        (
+            *("push", "fleet diff", "fleet sql", "fleet demo", "fleet compact", "fleet expire"),
+            *(f"fleet {name}" for name in QUESTIONS),
+        ),
         ("../howto/fleet.md", FLEET),
     ),
     "options check": ("../howto/check-options.md", ""),

@@ -78,7 +78,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Export": {
         "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
         "push": ("lake.cli", "Bring sessions into a lake of Delta tables."),
-        "fleet": ("lake.fleet", "Ask a lake about all of its boards and nights."),
+        "fleet": ("fleet.cli", "Ask a lake about all of its boards and nights."),
     },
     "Run boards": {
         "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
+_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _AGE = re.compile(r"(\d+)([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
@@ -40,6 +42,14 @@ def duration_s(text: str) -> float:
     if not duration:
         raise UsageError(f"{text!r} is no duration", hint="write more than nothing, like 90s, 10m or 1h30m")
     return duration
+
+
+def time_us(text: str) -> float:
+    """Microseconds, more than none, of `20ms`, `350us` or `1.5s`; UsageError for anything else."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None or not (found := float(match[1]) * _US[match[2]]):
+        raise UsageError(f"{text!r} is no time", hint="write more than nothing, like 20ms, 350us or 1.5s")
+    return found
 
 
 def age_us(text: str) -> int:

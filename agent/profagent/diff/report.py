@@ -9,7 +9,17 @@ from xml.etree import ElementTree as ET
 from profagent.formats.countermap import bound_mark
 from profagent.limits import MOST_LACKING, MOST_MARKDOWN_ROWS, MOST_NAMED_CHANGES
 from profagent.tables.provenance import doubt_line, likely_counters, sampling_line
-from profagent.tables.table import UNKNOWN, Cell, Column, cell_text, counted, fitted_lines, markdown, printable, toned
+from profagent.tables.table import (
+    UNKNOWN,
+    Cell,
+    Column,
+    counted,
+    fitted_lines,
+    markdown,
+    markdown_lines,
+    printable,
+    toned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -183,11 +193,8 @@ def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
 
 def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], most: int) -> Iterator[str]:
     """The rows of the `most` largest changes, in their order, and how many others there are."""
-    yield f"| {' | '.join(column.title for column in columns)} |"
-    yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in columns)}|"
-    for at in sorted(nlargest(most, range(len(rows)), key=lambda at: _changed_us(rows[at]))):
-        cells = (markdown(cell_text(*each)) for each in zip(columns, rows[at], strict=True))
-        yield f"| {' | '.join(cells)} |"
+    shown = sorted(nlargest(most, range(len(rows)), key=lambda at: _changed_us(rows[at])))
+    yield from markdown_lines(columns, [rows[at] for at in shown])
     if len(rows) > most:
         yield from ("", f"… and {len(rows) - most:,} smaller changes: `--json` has all")
 

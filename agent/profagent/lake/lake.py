@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import date
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -42,6 +43,9 @@ KEPT = {
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 30 days",
 }
+# Each commit reads what the log says of all files: figures of the columns that say whose rows these are, are enough of
+# it, and are not read from the beginning.
+_LOG = {"delta.dataSkippingNumIndexedCols": "4", "delta.checkpointInterval": "20"}
 _PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP)
 
 
@@ -75,6 +79,8 @@ class Lake:
     def __init__(self, address: str) -> None:
         # An engine elsewhere has another folder at hand.
         self.address = address.rstrip("/") if "://" in address else str(Path(address).absolute())
+        # Tables that pushes append to, as they were last seen: each is read on from there, not from its beginning.
+        self._appended: dict[str, DeltaTable] = {}
 
     def uri(self, table: str) -> str:
         """Return the address of a table."""
@@ -179,7 +185,11 @@ class Lake:
         }
         how |= more
 
-        def append(found: DeltaTable) -> bool:
+        def append() -> bool:
+            if (found := self._appended.get(table)) is None:
+                found = self.opened(table) or self._made(table, schema, how["partition_by"])
+                self._appended[table] = found
+            found.update_incremental()
             # A table takes a transaction that it has in silence. So it is asked, and what is written must follow on the
             # very state that was asked: another commit of this push since makes this one fail.
             version = found.transaction_version(push.name)
@@ -187,10 +197,13 @@ class Lake:
                 raise LakeError("the push took so long that its rows were let go", hint="push the session again")
             if version is not None:
                 return False
-            write_deltalake(found, pa.RecordBatchReader.from_batches(schema, batches()), **how)
+            rows = filter(len, batches())
+            # Nothing needs no file: tables without are faster to commit to, and to read.
+            if (first := next(rows, None)) is not None:
+                write_deltalake(found, pa.RecordBatchReader.from_batches(schema, chain([first], rows)), **how)
             return True
 
-        return self._tried(table, lambda: append(self.opened(table) or self._made(table, schema, how["partition_by"])))
+        return self._tried(table, append)
 
     def _tried(self, table: str, change: Callable[[], T]) -> T:
         """Call what changes a table; again when another commit was in the way."""
@@ -207,7 +220,8 @@ class Lake:
     def _made(self, table: str, schema: pa.Schema, partition_by: list[str] | None) -> DeltaTable:
         """Make a table without rows, unless others just have; CommitFailedError where they do so at the same time."""
         plain = pa.schema([(each.name, getattr(each.type, "value_type", each.type)) for each in schema])
-        return DeltaTable.create(self.uri(table), plain, mode="ignore", partition_by=partition_by, configuration=KEPT)
+        how: dict[str, Any] = {"partition_by": partition_by, "configuration": {**KEPT, **_LOG}}
+        return DeltaTable.create(self.uri(table), plain, mode="ignore", **how)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
         why = (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_TEXT]

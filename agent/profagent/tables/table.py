@@ -86,6 +86,14 @@ def markdown(text: str) -> str:
     return printable(text).translate(_MARKDOWN)
 
 
+def markdown_lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
+    """Return the lines of a table in Markdown."""
+    yield f"| {' | '.join(column.title for column in columns)} |"
+    yield f"|{'|'.join('---' if column.decimals is None else '---:' for column in columns)}|"
+    for row in rows:
+        yield f"| {' | '.join(markdown(cell_text(*each)) for each in zip(columns, row, strict=True))} |"
+
+
 BARS = "▁▂▃▄▅▆▇█"
 # What varies by less of its largest value is shown as level.
 LEAST_SPAN = 0.02

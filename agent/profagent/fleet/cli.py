@@ -1,0 +1,338 @@
+"""`profagent fleet`: questions to a lake, over all of its boards and nights.
+
+Each question is a file of standard SQL in `queries`, which every engine takes and a user may run in a shell of it. It
+asks tables of the lake, and these views: `chosen`, the rows of `sessions` that the options of the command choose, and
+`figures` and `buckets`, those rows of `layers` and `histograms` that belong to them.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from profagent.cli import options
+from profagent.cli.lakes import in_lake, require_lake
+from profagent.errors import IncompleteError, ProfagentError, UsageError
+from profagent.tables.table import Column, fitted_lines, json_text, markdown_lines, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from profagent.fleet.comparing import FleetDiff
+    from profagent.lake.engines import Answer
+
+
+class Question(NamedTuple):
+    """A line of the help, the file in `queries`, which begins with a comment that says more, and what it is about."""
+
+    title: str
+    file: str
+    kind: str | None = None
+
+
+QUESTIONS = {
+    "stats": Question("Show what takes the time, night by night.", "nights", "layer"),
+    "trend": Question("Show each model's latency, or a layer's time, night by night.", "nights", "latency"),
+    "budget": Question("Show which boards take longer than a budget, and how often.", "budget", "latency"),
+    "boards": Question("Show the boards that differ from the rest.", "boards", "latency"),
+    "losses": Question("Show what the captures of each board lack.", "losses"),
+}
+# Every label of a board, for what tells boards apart.
+_LABELS = "SELECT DISTINCT board, labels_json FROM chosen"
+_DECIMALS = {"p": 4}
+_engine = click.option(
+    "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="Or sc://HOST:PORT, Spark."
+)
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+class QuestionGroup(click.Group):
+    """The group whose commands are those of QUESTIONS and its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all questions, and of the other commands."""
+        return [*QUESTIONS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a question, or one of its own; None where there is none of that name."""
+        return question(cmd_name) if cmd_name in QUESTIONS else super().get_command(ctx, cmd_name)
+
+
+@click.group("fleet", cls=QuestionGroup)
+def command() -> None:
+    """Ask a lake about all of its boards and nights.
+
+    Example: profagent fleet stats --lake /mnt/lake --since 2026-11-01
+    Example: profagent fleet losses --lake /mnt/lake --label rack=3
+    Example: profagent fleet demo
+    """
+
+
+class Selected(NamedTuple):
+    """The sessions that are asked about, and the model and the layer."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    boards: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    model: str | None = None
+    layer: str | None = None
+
+    def views(self, kind: str | None = None) -> list[str]:
+        """Return statements that make the views which questions ask; `kind` is `layer`, `latency` or both."""
+        days = ((">=", self.since), ("<=", self.until))
+        of_sessions = [f"date {sign} '{day:%Y-%m-%d}'" for sign, day in days if day is not None]
+        if self.boards:
+            of_sessions.append(f"board IN ({', '.join(map(_quoted, self.boards))})")
+        # `labels` has all of them, with blanks between.
+        of_sessions += [f"position({_quoted(f' {each} ')} IN concat(' ', labels, ' ')) > 0" for each in self.labels]
+        named = {"kind": "layer" if kind and self.layer else kind, "model": self.model, "layer": self.layer}
+        of_layers = [f"{name} = {_quoted(value)}" for name, value in named.items() if value is not None]
+        of_layers.append("push IN (SELECT push FROM chosen)")
+        views = (
+            ("chosen", "sessions", of_sessions or ["TRUE"]),
+            ("figures", "layers", of_layers),
+            ("buckets", "histograms", of_layers),
+        )
+        return [
+            f"CREATE OR REPLACE TEMPORARY VIEW {view} AS SELECT * FROM {table} WHERE {' AND '.join(which)}"  # noqa: S608
+            for view, table, which in views
+        ]
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text:
+        raise UsageError(f"{text}: a backslash means something else in each engine", hint="leave it out")
+    return "'" + text.replace("'", "''") + "'"
+
+
+class Asking(NamedTuple):
+    """The lake and the engine that are asked, and how the answer is shown."""
+
+    address: str | None
+    engine: str = "duckdb"
+    as_json: bool = False
+    as_markdown: bool = False
+    columns: int = 0
+
+    def answers(self, statements: Iterable[str]) -> list[Answer]:
+        """Return the answer to each statement, which may ask views of earlier ones. Raises UsageError, LakeError."""
+        named = require_lake(self.address)
+        from profagent.lake.engines import engine_of  # noqa: PLC0415 - needs packages that no other command has
+        from profagent.lake.lake import Lake  # noqa: PLC0415 - as above
+
+        with engine_of(Lake(named), self.engine) as found:
+            return [found.ask(statement) for statement in statements]
+
+    def show(self, names: Sequence[str], rows: Sequence[Sequence[Any]], *remarks: str) -> None:
+        """Print remarks and rows; as JSON the rows alone. Columns of which nothing is known are not in the text."""
+        if self.as_json:
+            click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows]))
+            return
+        known = [place for place in range(len(names)) if not rows or any(row[place] is not None for row in rows)]
+        titles = [
+            Column(names[at], _DECIMALS.get(names[at], 2) if any(isinstance(row[at], float) for row in rows) else None)
+            for at in known
+        ]
+        cells = [[_cell(row[at]) for at in known] for row in rows]
+        lines = markdown_lines(titles, cells) if self.as_markdown else fitted_lines(titles, cells, self.columns)
+        for line in (*remarks, *[""] * (bool(remarks) and self.as_markdown), *lines):
+            click.echo(printable(line))
+
+
+def _cell(value: Any) -> Any:
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+def asking(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every command that asks a lake, which it is given as one `asked`."""
+
+    @in_lake
+    @_engine
+    @options.as_json
+    @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+    @options.wide
+    @functools.wraps(function)
+    def with_asking(
+        *, address: str | None, engine: str, as_json: bool, as_markdown: bool, columns: int, **others: Any
+    ) -> Any:
+        if as_json and as_markdown:
+            raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+        return function(asked=Asking(address, engine, as_json, as_markdown, columns), **others)
+
+    return with_asking
+
+
+def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose sessions, which the command is given as one `chosen`."""
+
+    @click.option("--since", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or later.")
+    @click.option("--until", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or before.")
+    @click.option("--board", "boards", multiple=True, metavar="ID", help="Sessions of this board; may be repeated.")
+    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sessions with it; may be repeated.")
+    @functools.wraps(function)
+    def with_chosen(
+        *, since: datetime | None, until: datetime | None, boards: Sequence[str], labels: Sequence[str], **others: Any
+    ) -> Any:
+        names = {name: others.pop(name) for name in ("model", "layer") if name in others}
+        return function(chosen=Selected(since, until, boards, labels, **names), **others)
+
+    return with_chosen
+
+
+def of_layers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose a model and a layer, for `choosing`."""
+    function = click.option("--layer", metavar="NAME", help="Only this layer.")(function)
+    return click.option("--model", metavar="NAME", help="Only this model.")(function)
+
+
+def budget_view(budget_us: float) -> str:
+    """Return the statement that makes the view `budget`: the bucket of histograms in which a time lies."""
+    return (
+        f"CREATE OR REPLACE TEMPORARY VIEW budget AS SELECT floor(ln({budget_us}e0) / ln(1.001e0 / 0.999e0)) AS bucket"
+    )
+
+
+def query_of(name: str) -> str:
+    """Return the SQL of a question."""
+    return resources.files("profagent.fleet").joinpath(f"queries/{name}.sql").read_text("utf-8")
+
+
+@functools.cache
+def question(name: str) -> click.Command:
+    """Return the command that asks a question."""
+    title, file, kind = QUESTIONS[name]
+    text = query_of(file)
+    about = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
+
+    @asking
+    @choosing
+    def ask(*, asked: Asking, chosen: Selected, budget_us: float | None = None) -> None:
+        views = chosen.views(kind)
+        if budget_us is not None:
+            views.append(budget_view(budget_us))
+        asked.show(*asked.answers([*views, text])[-1])
+
+    if kind is not None:
+        ask = of_layers(ask)
+    if name == "budget":
+        ask = click.argument(
+            "budget_us", metavar="TIME", callback=lambda _context, _argument, given: options.time_us(given)
+        )(ask)
+    given = "20ms " * (name == "budget")
+    examples = [f"Example: profagent fleet {name} {given}{words}" for words in ("--since 2026-11-01", "--label rack=3")]
+    return click.command(name, help="\n\n".join([title, "\b\n" + "\n".join(about), "\n".join(examples)]))(ask)
+
+
+def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None) -> FleetDiff:
+    """Return what changed from a night on, or in the newest nights. Raises UsageError, LakeError."""
+    from profagent.fleet.comparing import compared  # noqa: PLC0415 - only this needs numpy
+
+    *_, rows, labels = asked.answers([*chosen.views(), query_of("diff"), _LABELS])
+    return compared(rows.rows, labels.rows, None if at is None else f"{at:%Y-%m-%d}")
+
+
+@command.command("diff")
+@click.option("--at", type=_DAY, metavar="DATE", help="The first of the later nights.  [default: the newest 7]")
+@asking
+@of_layers
+@choosing
+def diff(*, asked: Asking, chosen: Selected, at: datetime | None) -> int:
+    """Show which layers are slower or faster in later nights, on which boards, and since when.
+
+    The noise of nights is told from a change as `profagent diff` does, over all boards and layers at once; it takes 5
+    nights of a board on each side. Exit code 1: something is slower; 4: there are too few nights.
+
+    Example: profagent fleet diff
+    Example: profagent fleet diff --since 2026-10-01 --at 2026-11-20 --label rack=3 --markdown
+    """
+    found = changes_of(asked, chosen, at)
+    if asked.as_json:
+        click.echo(json_text(found._asdict() | {"changes": [each._asdict() for each in found.changes or ()]}))
+    else:
+        from profagent.fleet.comparing import FleetChange, headline  # noqa: PLC0415 - only this needs numpy
+
+        asked.show(FleetChange._fields, found.changes or [], headline(found))
+    if found.changes is None:
+        return IncompleteError.exit_code
+    return ProfagentError.exit_code if any(each.what == "slower" for each in found.changes) else 0
+
+
+@command.command("sql")
+@click.argument("text", metavar="SELECT…")
+@asking
+def sql(*, text: str, asked: Asking) -> None:
+    """Answer one SQL statement about the tables of a lake.
+
+    Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
+    Example: profagent fleet sql 'SELECT * FROM ledger LIMIT 10' --engine sc://127.0.0.1:50051
+    """
+    asked.show(*asked.answers([*Selected().views(), text])[-1])
+
+
+@command.command("demo")
+@_engine
+@click.option(
+    "-o",
+    "--output",
+    type=options.FOLDER,
+    metavar="DIR",
+    help="Make it here; ask it if it was made.  [default: a temporary folder]",
+)
+@options.quiet
+def demo(*, engine: str, output: Path | None) -> None:
+    """Make a simulated fleet of 16 boards and 30 nights, push it into a lake, and find what is wrong with it.
+
+    Every figure is made up. It takes a minute or two.
+
+    Example: profagent fleet demo
+    Example: profagent fleet demo -o /tmp/fleet --engine sc://127.0.0.1:50051
+    """
+    require_lake("demo")
+    from profagent.fleet import demo as simulated  # noqa: PLC0415 - needs packages that no other command has
+
+    for line in simulated.shown(engine, output):
+        click.echo(printable(line))
+
+
+@command.command("compact")
+@in_lake
+@options.as_json
+def compact(*, address: str | None, as_json: bool) -> None:
+    """Join the small files that pushes leave, which makes questions faster, and remove what no reader needs.
+
+    It may run beside pushes and readers.
+
+    Example: profagent fleet compact --lake /mnt/lake
+    Example: profagent fleet compact --json
+    """
+    named = require_lake(address)
+    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+
+    done = [*upkeep.compact(lake.Lake(named))]
+    Asking(named, as_json=as_json).show(upkeep.Compacted._fields, done)
+
+
+@command.command("expire")
+@click.argument("before", metavar="DATE", type=_DAY)
+@in_lake
+@options.as_json
+def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
+    """Delete records, calls, metrics, ranges and inferences of sessions that began before a day (UTC).
+
+    Their figures, histograms and ledger stay: all questions but `fleet sql` are answered as before. The disk
+    has the room a week later, when `fleet compact` runs.
+
+    Example: profagent fleet expire 2026-08-01 --lake /mnt/lake
+    Example: profagent fleet expire 2026-08-01 --json
+    """
+    named = require_lake(address)
+    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+
+    done = [*upkeep.expire(lake.Lake(named), before.date())]
+    Asking(named, as_json=as_json).show(upkeep.Expired._fields, done)

@@ -1,0 +1,164 @@
+"""`fleet diff`: which layers are slower or faster in later nights, on which boards, and from which night on.
+
+Each column that is tested is a layer on a board, each row a night: so one test takes all comparisons into account.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from profagent.diff.comparing import Change
+from profagent.diff.diff import DEFAULT_FLOOR
+from profagent.diff.significance import FEWEST_ROWS, differences
+from profagent.limits import MOST_NAMED
+from profagent.stats.figures import figures_of
+from profagent.stats.trend import level_changes
+from profagent.tables.table import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Key = tuple[str | None, ...]
+
+NEWEST_NIGHTS = 7
+# A label tells boards from others if it has so much more of those on which a change is than of the others.
+LEAST_TOLD = 0.5
+
+
+class FleetChange(NamedTuple):
+    """A layer, or (`layer` None) a model's inferences, that changed on boards of which `where` tells something.
+
+    Times are medians over these boards and their nights, in `measure`; `since` is the first night of the new level,
+    None where it is no step.
+    """
+
+    model: str
+    layer: str | None
+    type: str | None
+    unit: str | None
+    measure: str
+    what: str
+    base: float
+    new: float
+    percent: float | None
+    p: float
+    where: str
+    since: str | None
+    boards: list[str]
+
+
+class FleetDiff(NamedTuple):
+    """What changed between nights, the slower first; `changes` None where there are too few nights to tell."""
+
+    base: list[str]
+    new: list[str]
+    boards: int
+    changes: list[FleetChange] | None
+
+
+def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at: str | None) -> FleetDiff:
+    """Compare the nights from `at` on, or the newest, with those before; `rows` and `labels` are answers of a lake."""
+    found = [*rows]
+    days = sorted({row[-2] for row in found})
+    # Of few nights the later half.
+    split = max(len(days) - NEWEST_NIGHTS, len(days) // 2) if at is None else bisect_left(days, at)
+    place = {day: number for number, day in enumerate(days)}
+    columns: dict[Key, NDArray[np.float64]] = {}
+    for *key, day, median in found:
+        columns.setdefault(tuple(key), np.full(len(days), np.nan))[place[day]] = median
+    columns = {
+        key: column
+        for key, column in columns.items()
+        if min((~np.isnan(part)).sum() for part in (column[:split], column[split:])) >= FEWEST_ROWS
+    }
+    base, new = ([column[part] for column in columns.values()] for part in (slice(split), slice(split, None)))
+    tested = differences(base, new) if columns else None
+    told = FleetDiff(days[:split], days[split:], len({key[0] for key in columns}), None)
+    if tested is None:
+        return told
+    changed: dict[Key, list[tuple[str, Change]]] = {}
+    for (board, *layer), one, other, p in zip(columns, base, new, tested.tolist(), strict=True):
+        sides = figures_of(one[~np.isnan(one)]), figures_of(other[~np.isnan(other)])
+        change = Change("layer", str(board), *sides, p).judged(DEFAULT_FLOOR)
+        if change.is_significant:
+            what = "slower" if change.difference > 0 else "faster"
+            changed.setdefault((*layer, what), []).append((str(board), change))
+    of_boards = _labels_of_boards(labels)
+    changes = [_change(key, on, columns, days, of_boards) for key, on in changed.items()]
+    return told._replace(changes=sorted(changes, key=lambda each: (each.what == "faster", -abs(each.percent or 0.0))))
+
+
+def _change(
+    key: Key,
+    on: Sequence[tuple[str, Change]],
+    columns: Mapping[Key, NDArray[np.float64]],
+    days: Sequence[str],
+    labels: Mapping[str, set[str]],
+) -> FleetChange:
+    boards = [board for board, _ in on]
+    base, new = (float(np.median([getattr(change, side).median for _, change in on])) for side in ("base", "new"))
+    compared = {str(board) for board, *layer in columns if (*layer,) == key[:-1]}
+    levels = [columns[board, *key[:-1]] / (change.base.median or 1.0) for board, change in on]
+    percent = 100 * (new - base) / base if base else None
+    p = max(change.p or 0.0 for _, change in on)
+    since = _since(np.array(levels), days, 1 if new > base else -1)
+    return FleetChange._make((*key, base, new, percent, p, _where(set(boards), compared, labels), since, boards))
+
+
+def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str | None:
+    """The night of the largest step in that direction, of all these boards together."""
+    nights = np.flatnonzero((~np.isnan(levels)).any(axis=0))
+    values = np.nanmedian(levels[:, nights], axis=0)
+    steps = [
+        (sign * (after - before), start) for start, before, after, _ in level_changes(values, np.zeros(len(values)))
+    ]
+    largest, start = max(steps, default=(0.0, 0))
+    return days[nights[start]] if largest > 0 else None
+
+
+def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> str:
+    """`rack=3: 4 of 4 boards; others 0 of 12`, or the names where no label tells the boards from the others."""
+    if on == compared:
+        return f"all {counted(len(on), 'board')}" if len(on) > 1 else f"{min(on)}, the only board"
+    best, told = LEAST_TOLD, ""
+    for label, boards in sorted(labels.items()):
+        inside, outside = boards & compared, compared - boards
+        if not inside or not outside:
+            continue
+        difference = len(on & inside) / len(inside) - len(on & outside) / len(outside)
+        if difference > best:
+            best = difference
+            told = f"{label}: {len(on & inside)} of {counted(len(inside), 'board')}"
+            told += f"; others {len(on & outside)} of {len(outside)}"
+    names = sorted(on)[:MOST_NAMED]
+    return told or f"{', '.join(names)}{', …' * (len(on) > len(names))}: {len(on)} of {counted(len(compared), 'board')}"
+
+
+def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
+    """By label, the boards of which each session has it."""
+    of_board: dict[str, set[str]] = {}
+    for board, text in rows:
+        own = {f"{key}={value}" for key, value in json.loads(text or "{}").items()}
+        of_board[board] = of_board.get(board, own) & own
+    found: dict[str, set[str]] = {}
+    for board, own in of_board.items():
+        for label in own:
+            found.setdefault(label, set()).add(board)
+    return found
+
+
+def headline(found: FleetDiff) -> str:
+    """Return which nights were compared, and how many layers changed."""
+    base, new = (
+        f"{counted(len(side), 'night')} ({side[0]} to {side[-1]})" if side else "no night" for side in found[:2]
+    )
+    if found.changes is None:
+        return f"cannot tell: {base} against {new}; it takes {FEWEST_ROWS} of a board on each side"
+    slower = sum(change.what == "slower" for change in found.changes)
+    return f"{base} against {new}: {slower} slower, {len(found.changes) - slower} faster"

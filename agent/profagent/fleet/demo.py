@@ -1,0 +1,267 @@
+"""A simulated fleet: sessions of many boards and nights, pushed into a lake that `fleet` is then asked about.
+
+One JOB of the simulated board is varied for each board and night. What is planted stands in `Fleet`, which no question
+is told of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import multiprocessing
+import shutil
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from profagent.cli.progress import progress
+from profagent.cli.running import program, tell
+from profagent.demo.cli import DemoOptions, simulated_board
+from profagent.errors import UsageError
+from profagent.files import make_private_folder
+from profagent.fleet.cli import Asking, Selected, changes_of, query_of
+from profagent.formats.names import DONE_SUFFIX, LogKind, parse_log_name
+from profagent.formats.records import AICORE_DTYPE, API_DTYPE
+from profagent.importing.importing import Import, Origin
+from profagent.ingest.local import list_collection
+from profagent.lake.lake import Lake
+from profagent.lake.push import push
+from profagent.lake.upkeep import compact
+from profagent.record.options import RecordingOptions, RecordOptions
+from profagent.record.record import record
+from profagent.record.recording import Recording
+from profagent.store.store import Store
+from profagent.store.workspace import NothingToSync, Workspace
+from profagent.tables.table import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
+
+US_PER_S = 1_000_000
+EXECUTE = 2
+# A tick is 100 cycles of a clock of 700 MHz.
+TICKS_PER_US = 7
+# What differs by chance, as a share of a time: boards, their nights, the layers of a night, and single records.
+BOARD_NOISE, NIGHT_NOISE, LAYER_NOISE, RECORD_NOISE = 0.01, 0.004, 0.003, 0.01
+# Files slow every commit of their table, so they are joined after so many nights.
+NIGHTS_TOGETHER = 3
+# What the lake is called until it has everything.
+MAKING = "making"
+FOR_S, RATE = 0.4, 40.0
+LAYERS = {"stem": 180.0, "stage1": 420.0, "stage2": 640.0, "pool": 90.0, "neck": 310.0, "head": 150.0}
+_RUNS = "\n".join(f'    {{ time_us = {us}, layers = ["{name}:Convolution"] }},' for name, us in LAYERS.items())
+NETWORK = f'name = "detector"\n[[segments]]\nunit = "aicore"\nruns = [\n{_RUNS}\n]\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Boards in racks over nights up to `newest`, and what is wrong with some of them.
+
+    `layer` takes `factor` times as long in `rack` in the newest `slow_nights`; in each session of board `lossy` the
+    records of an inference are gone; board `away` has no session in the newest `away_nights`.
+    """
+
+    newest: date
+    boards: int = 16
+    rack_boards: int = 4
+    nights: int = 30
+    layer: str = "stage2"
+    factor: float = 1.2
+    rack: int = 3
+    slow_nights: int = 6
+    lossy: int = 6
+    away: int = 15
+    away_nights: int = 9
+
+    def night(self, place: int) -> date:
+        """Return the day of a night, of which 0 is the oldest."""
+        return self.newest - timedelta(days=self.nights - 1 - place)
+
+    def factors(self, board: int, place: int) -> NDArray[np.float64]:
+        """Return how long each layer takes on a board in a night, as a share of what it takes usually."""
+        own = 1 + BOARD_NOISE * np.random.default_rng(board).standard_normal()
+        drawn = np.random.default_rng([board, place])
+        found = own * (1 + NIGHT_NOISE * drawn.standard_normal())
+        layers = found * (1 + LAYER_NOISE * drawn.standard_normal(len(LAYERS)))
+        if self.rack_of(board) == self.rack and place >= self.nights - self.slow_nights:
+            layers[[*LAYERS].index(self.layer)] *= self.factor
+        return np.asarray(layers)
+
+    def is_there(self, board: int, place: int) -> bool:
+        """Return True if a board has a session in a night."""
+        return board != self.away or place < self.nights - self.away_nights
+
+    def rack_of(self, board: int) -> int:
+        """Return the rack in which a board, of which 1 is the first, stands."""
+        return (board - 1) // self.rack_boards + 1
+
+
+async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], None], hosts: int = 2) -> Path:
+    """Make the sessions of a fleet, each host its boards' in a workspace and process of its own; return the lake.
+
+    Raises ProfagentError.
+    """
+    template, lake = await _template(folder), folder / "lake"
+    context = multiprocessing.get_context("spawn")
+    done, total = 0, fleet.nights * hosts
+    with ExitStack() as opened:
+        executors: list[Executor] = [
+            opened.enter_context(ProcessPoolExecutor(1, mp_context=context)) for _ in range(hosts)
+        ]
+        pushing = [
+            asyncio.wrap_future(executors[host].submit(push_night, fleet, folder, template, place, host, hosts))
+            for place in range(fleet.nights)
+            for host in range(hosts)
+        ]
+        try:
+            for each in asyncio.as_completed(pushing):
+                await each
+                done += 1
+                told(done, total)
+        finally:
+            for waiting in executors:
+                waiting.shutdown(wait=False, cancel_futures=True)
+    (folder / MAKING).rename(lake)
+    return lake
+
+
+async def _template(folder: Path) -> Path:
+    """Record one JOB of the simulated board; return its folder."""
+    make_private_folder(folder)
+    network = folder / "detector.toml"
+    network.write_text(NETWORK, "ascii")
+    options = DemoOptions(Workspace(folder / "template"), FOR_S, RATE, str(network))
+    async with simulated_board(options) as (address, _):
+        chosen = RecordOptions((address,), options.workspace, until_finished=True, backlog=True)
+        await record(chosen, lambda _: None, asyncio.Event())
+    (job,) = (options.workspace.root / "mirror").glob("*/JOB*")
+    return job
+
+
+def push_night(fleet: Fleet, folder: Path, template: Path, place: int, host: int, hosts: int) -> None:
+    """Make the sessions that the boards of one of several hosts have in a night, and push them. Raises ProfagentError.
+
+    The first host joins the small files of the lake now and then, beside the others.
+    """
+    boards = [board for board in range(1 + host, fleet.boards + 1, hosts) if fleet.is_there(board, place)]
+    asyncio.run(_push_night(fleet, Workspace(folder / f"host{host + 1}"), template, place, boards, folder / MAKING))
+    if not host and place % NIGHTS_TOGETHER == NIGHTS_TOGETHER - 1:
+        for _ in compact(lake_at(folder / MAKING)):
+            pass
+
+
+async def _push_night(
+    fleet: Fleet, workspace: Workspace, template: Path, place: int, boards: list[int], address: Path
+) -> None:
+    make_private_folder(workspace.root)
+    # Who made it can make it again: nothing waits for the disk.
+    workspace.synced = NothingToSync()
+    async with Store(workspace.database, durable=False) as store:
+        sessions = [await _import(fleet, workspace, store, template, board, place) for board in boards]
+    for session in sessions:
+        await push(workspace, session, lake_at(address))
+
+
+@functools.cache
+def lake_at(address: Path) -> Lake:
+    """Return the lake of a process, which reads on where it was."""
+    return Lake(str(address))
+
+
+async def _import(fleet: Fleet, workspace: Workspace, store: Store, template: Path, board: int, place: int) -> int:
+    """Import what a board leaves in a night, as a copied JOB directory; return the number of its session."""
+    rng = np.random.default_rng([board, place, fleet.nights])
+    begin_us = round(datetime.combine(fleet.night(place), datetime.min.time(), UTC).timestamp()) * US_PER_S
+    job = workspace.root / "copied" / f"JOB{''.join(rng.choice([*ascii_uppercase], 29))}"
+    shutil.copytree(template, job)
+    vary(job, fleet.factors(board, place), begin_us, rng)
+    if board == fleet.lossy:
+        max((job / "data").glob("aicore.*[0-9]")).unlink()
+    labels = {"rack": str(fleet.rack_of(board))}
+    seconds = count(begin_us, US_PER_S)
+    options = RecordingOptions(lambda: next(seconds), source="import", labels=labels, job=job.name, reads=True)
+    importing = Import(job, list_collection(job), Recording(workspace, store, options), is_shared=True)
+    await importing.begin(Origin(f"board-{board:02}"), job.name)
+    await importing.run(asyncio.Event())
+    shutil.rmtree(job)
+    return importing.recording.session.number
+
+
+def vary(job: Path, factors: NDArray[np.float64], begin_us: int, rng: np.random.Generator) -> None:
+    """Let each layer of a JOB take so much longer, and its program begin at a time."""
+    names = {path: parse_log_name(f"data/{path.name}") for path in (job / "data").iterdir()}
+    more_us: dict[int, int] = {}
+    for path, name in names.items():
+        if name is not None and name.is_data and name.kind is LogKind.AICORE:
+            records = np.fromfile(path, AICORE_DTYPE)
+            noise = 1 + RECORD_NOISE * rng.standard_normal(len(records))
+            before, records["ticks"] = records["ticks"].copy(), records["ticks"] * factors[records["sequence"]] * noise
+            records.tofile(path)
+            more_us[name.current_pic_count or 0] = (int(records["ticks"].sum()) - int(before.sum())) // TICKS_PER_US
+    (file,) = (path for path, name in names.items() if name and name.is_data and name.kind is LogKind.ACL_API)
+    calls = np.fromfile(file, API_DTYPE)
+    begins, ends = (calls[column].astype(np.int64) for column in ("begin_us", "end_us"))
+    shift_us = begin_us - int(begins.min())
+    ends[calls["api"] == EXECUTE] += [more_us[number] for number in sorted(more_us)]
+    calls["begin_us"], calls["end_us"] = begins + shift_us, ends + shift_us
+    calls.tofile(file)
+    for path in (job / "data").glob(f"*{DONE_SUFFIX}"):
+        path.write_text("".join(_shifted(line, shift_us) for line in path.read_text().splitlines(keepends=True)))
+
+
+def _shifted(line: str, shift_us: int) -> str:
+    key, _, value = line.partition(":")
+    return f"{key}:{int(value) + shift_us}\n" if key in ("start_time", "end_time") else line
+
+
+def shown(engine: str, output: Path | None) -> Iterator[str]:
+    """Make a fleet, unless it was made, and ask its lake; yield the findings and what to go on with.
+
+    Raises ProfagentError.
+    """
+    begun_s = time.monotonic()
+    folder = output or Path(tempfile.mkdtemp(prefix="profagent-fleet-"))
+    lake, fleet = folder / "lake", Fleet(datetime.now(UTC).date())
+    if not lake.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} is neither empty nor a fleet of this command", hint="name a folder that is to be"
+            )
+        tell(f"{fleet.boards} boards and {fleet.nights} nights are made and pushed, which takes a minute or two")
+        with progress("fleet", "nights of a host") as told:
+            asyncio.run(make_fleet(fleet, folder, told))
+    yield f"simulated: every figure is made up; asked by {engine} after {time.monotonic() - begun_s:.0f} s"
+    yield from findings(Asking(str(lake), engine))
+    yield "What to look at:"
+    more = "" if engine == "duckdb" else f" --engine {engine}"
+    for question in ("diff", "report -o fleet.html", "trend --layer stage2", "budget 2ms", "boards", "losses"):
+        yield f"  {program()} fleet {question} --lake {lake}{more}"
+
+
+def findings(asked: Asking) -> Iterator[str]:
+    """Ask a lake what is wrong with its fleet; yield a line for each thing. Raises UsageError, LakeError."""
+    changes = changes_of(asked, Selected()).changes or ()
+    slower = [change for change in changes if change.what == "slower" and change.layer is not None]
+    for change in slower:
+        since = "" if change.since is None else f" since the night of {change.since}"
+        yield f"  slower: layer {change.layer} of {change.model} by {change.percent:.1f} %{since}; {change.where}"
+    if not slower:
+        yield "  no layer is slower in the newest nights"
+    losses = asked.answers([*Selected().views(), query_of("losses")])[-1]
+    for row in (dict(zip(losses.names, row, strict=True)) for row in losses.rows):
+        if row["losses"]:
+            yield f"  lossy:  {row['board']} lost something in {row['lossy']} of {counted(row['sessions'], 'session')}"
+        if row["missed"]:
+            yield f"  away:   {row['board']} has no session since the night of {row['last']}: {row['missed']} nights"
