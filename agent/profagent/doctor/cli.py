@@ -7,6 +7,7 @@ import socket
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import click
 from profagent.boards.cli import via
 from profagent.boards.tunnel import reached
 from profagent.cli import options
+from profagent.cli.lakes import require_lake
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
@@ -60,11 +62,19 @@ _MEANING = {FindingMark.GOOD: "ok", FindingMark.BAD: "to mend", FindingMark.UNKN
 @options.access
 @via
 @options.workspace
+@click.option("--lake", metavar="URL", help="Try what the folder or the store of a lake must do.")
 @options.as_json
 def command(
-    *, job: Path | None, board: str | None, access: Access, over: OverSsh | None, workspace: Path | None, as_json: bool
+    *,
+    job: Path | None,
+    board: str | None,
+    access: Access,
+    over: OverSsh | None,
+    workspace: Path | None,
+    lake: str | None,
+    as_json: bool,
 ) -> int:
-    """Find what is not as it should be: on this host, on a board, in a JOB directory and the acl.json beside it.
+    """Find what is not as it should be: on this host, on a board, in a JOB and the acl.json beside it, with a lake.
 
     A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
     changed. Exit code: 1 if anything is to mend, else 0.
@@ -75,10 +85,14 @@ def command(
     if over is not None and board is None:
         raise UsageError("--via goes with --board", hint="name the board: --board USER@HOST")
     sections: list[Section] = []
-    if board is not None or job is None:
+    if board is not None or (job is None and lake is None):
         sections += run_to_the_end(lambda: host_and_board(Workspace.at(workspace), access, board, over))
     if job is not None:
         sections += job_sections(job)
+    if lake is not None:
+        require_lake(lake)
+        # It is of a layer above this one, and needs what no other check does.
+        sections.append(import_module("profagent.lake.checks").lake_section(lake))
     is_good = all(each.is_good for each in sections)
     if as_json:
         click.echo(json_text({"good": is_good, "sections": [section_fields(each) for each in sections]}))

@@ -12,6 +12,7 @@ be written any more. Of the two commits one is first, and the other is refused b
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from datetime import date
@@ -35,6 +36,8 @@ T = TypeVar("T")
 SESSIONS = "sessions"
 PARTITION = "date"
 MS_PER_S = 1000
+_ORNAMENTS = re.compile(r"\x1b\[[0-9;]*m|↳")
+_MESSAGE = re.compile("<Message>(.+?)</Message>")
 # Versions of a push's name among the transactions of a table: its rows have come, or are never to be read.
 _THERE, _GIVEN_UP = 1, 2
 # How long a table remembers: names of pushes, commits, and files that are to go, which `vacuum` knows by this alone.
@@ -224,11 +227,18 @@ class Lake:
         return DeltaTable.create(self.uri(table), plain, mode="ignore", **how)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
-        why = (str(error).splitlines() or [type(error).__name__])[0][:LONGEST_TEXT]
+        why = reason_of(error)
         return LakeError(
             f"the table {self.uri(table)} cannot be used: {why}",
             hint="check the address, its permissions and the free space; a push that is called again goes on",
         )
+
+
+def reason_of(error: Exception | None) -> str:
+    """Return in one line what an error of a table says, or the message of its store, which has colours and lines."""
+    text = _ORNAMENTS.sub("", str(error))
+    message = _MESSAGE.search(text)
+    return " ".join((message[1] if message else text).split())[:LONGEST_TEXT] or type(error).__name__
 
 
 def _commit_of(version: int, names: Iterable[str]) -> CommitProperties:

@@ -1,0 +1,133 @@
+"""Checks of a lake: what its file system or store must do, tried below its address, and how its tables are."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.fs import DeltaStorageHandler
+
+from profagent.cli.lakes import PACKAGES
+from profagent.doctor.finding import Section, bad, good, unknown
+from profagent.doctor.host import LEAST_FREE_BYTES
+from profagent.lake.lake import Lake, LakeError, reason_of
+from profagent.lake.push import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profagent.doctor.finding import Finding
+
+WRITERS = 4
+# With more files for a day, questions take longer than they need.
+MOST_FILES = 10
+BYTES_PER_GB = 1e9
+
+
+def lake_section(address: str) -> Section:
+    """Return what is found of a lake; what is written for it is removed."""
+    lake = Lake(address)
+    findings = [good("packages", ", ".join(f"{name} {version(name)}" for name in PACKAGES))]
+    if "://" not in address and not Path(address).is_dir():
+        findings.append(bad("address", f"there is no folder {lake.address}", "mount or make it, and call this again"))
+    else:
+        findings += [*_space(lake), *_commits(lake), *_tables(lake)]
+    return Section(f"lake {lake.address}", tuple(findings))
+
+
+def _space(lake: Lake) -> Iterator[Finding]:
+    if "://" in lake.address:
+        return
+    free = shutil.disk_usage(lake.address).free
+    seen = f"{free / BYTES_PER_GB:.1f} GB are free in {lake.address}"
+    yield (
+        good("space", seen)
+        if free >= LEAST_FREE_BYTES
+        else bad("space", seen, "make room: profagent fleet expire DATE")
+    )
+
+
+def _commits(lake: Lake) -> Iterator[Finding]:
+    """Of several commits of one version all but one must fail, and what is written must be there for others at once."""
+    scratch = f"doctor-{uuid.uuid4()}"
+    uri, rows = lake.uri(scratch), pa.table({"writer": pa.array([0], pa.int64())})
+    try:
+        DeltaTable.create(uri, rows.schema)
+        handles = [DeltaTable(uri) for _ in range(WRITERS)]
+        with ThreadPoolExecutor(WRITERS) as pool:
+            won = sum(pool.map(lambda handle: _committed(handle, rows), handles))
+        seen = DeltaTable(uri)
+        found = (won, seen.version(), len(seen.file_uris()))
+        if found == (1, 1, 1):
+            yield good("commit", f"of {WRITERS} commits of one version one came, and is there")
+        else:
+            seen_text = f"of {WRITERS} commits of one version {won} came; {found[2]} are there"
+            yield bad("commit", seen_text, "pushes would be lost: take a file system with hard links, or a store")
+    except (DeltaError, OSError) as error:
+        yield bad("commit", f"cannot write: {reason_of(error)}", "check address, permissions and credentials")
+    finally:
+        with suppress(DeltaError, OSError):
+            if "://" in lake.address:
+                DeltaStorageHandler(lake.address).delete_dir(scratch)
+            else:
+                shutil.rmtree(uri)
+    if "://" not in lake.address:
+        yield _hard_links(Path(uri))
+
+
+def _committed(table: DeltaTable, rows: pa.Table) -> bool:
+    try:
+        write_deltalake(table, rows, mode="append", commit_properties=CommitProperties(max_commit_retries=0))
+    except CommitFailedError:
+        return False
+    return True
+
+
+def _hard_links(scratch: Path) -> Finding:
+    """A commit is a hard link: without them it is a copy, by which two hosts may overwrite each other's."""
+    other = scratch.with_suffix(".link")
+    try:
+        scratch.touch()
+        other.hardlink_to(scratch)
+        with suppress(FileExistsError):
+            other.hardlink_to(scratch)
+            return bad("hard-links", "a link took the place of another", "take another file system")
+        return good("hard-links", "they can be made, each once")
+    except OSError as error:
+        remedy = "let no two hosts push at a time, or take another file system (NFS, not SMB) or a store"
+        return bad("hard-links", f"cannot be made: {error.strerror}", remedy)
+    finally:
+        for each in (scratch, other):
+            each.unlink(missing_ok=True)
+
+
+def _tables(lake: Lake) -> Iterator[Finding]:
+    found, crowded = 0, []
+    for name in TABLES:
+        try:
+            table = lake.opened(name)
+        except LakeError as error:
+            # Where the lake itself is out of reach, so are the others.
+            yield bad("table", str(error), error.hint)
+            return
+        if table is not None:
+            found += 1
+            files = table.file_uris()
+            if len(files) > MOST_FILES * len({file.rpartition("/")[0] for file in files}):
+                crowded.append(f"{name} {len(files)}")
+    if found:
+        yield good("tables", f"{found} of {len(TABLES)} can be read")
+    else:
+        yield unknown("tables", "there are none yet", "profagent push SESSION")
+    if crowded:
+        yield unknown(
+            "files", f"many small ones: {', '.join(crowded)}", f"profagent fleet compact --lake {lake.address}"
+        )
