@@ -10,7 +10,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo needs test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth fuzz pins clean
+.PHONY: help demo needs test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth bench-lake fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -83,6 +83,9 @@ bench: .venv/ready .venv-bench/ready ## measure, and print the figures; AGAINST=
 
 bench-growth: .venv/ready ## measure with up to 50 million rows stored; takes 9 GB of TMPDIR
 	@$(BIN)/python -m pytest tests/bench/growth_of_rows.py --capture=no --timeout=0
+
+bench-lake: .venv/ready ## kill writers of a lake, and ask 50 million rows; takes 3 GB of TMPDIR
+	@$(BIN)/python -m pytest tests/bench/lake.py --capture=no --timeout=0
 
 soak: .venv/ready ## run at full rate under faults for SOAK_S seconds (600)
 	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.soak --seconds $(or $(SOAK_S),600)
