@@ -29,14 +29,13 @@ needs: # programs that both suites use
 	@tools/need mcopy mtools
 	@tools/need gcc build-essential
 
-test: .venv/ready needs ## run the suite in WORKERS workers (2); the board's side on Python 3.9 as well
+test: .venv/ready needs ## run the suite in WORKERS workers (2); beside it the board's side on Python 3.9
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
 	@tools/need tmux tmux
 	@tools/need promtool prometheus
-	@tools/unsynced $(BIN)/python -m pytest $(PARALLEL)
-	@tools/unsynced tools/test_on_39 $(PARALLEL)
+	@tools/unsynced tools/test_both $(PARALLEL)
 
 test-long: .venv/ready needs ## run what the suite has no time for: bundles, boards that boot, more of the faults; half an hour
 	@tools/need aarch64-linux-gnu-gcc crossbuild-essential-arm64
