@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 from collections.abc import AsyncIterator
@@ -14,6 +15,9 @@ from hypothesis import settings
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Each worker has a core: more threads for small matrices only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A search for garbage looks through all modules and tests, and finds little: one in ten of them does.
+gc.set_threshold(7_000, 10, 10)
 
 settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("project")
