@@ -78,7 +78,7 @@ def _pushed(board: str, night: str) -> dict[str, pa.RecordBatch]:
         buckets += [Bucket._make((*key, *each)) for each in histogram(times)]
     labels = {"rack": board[-1], "night": night[-1]}
     told = {"labels": f"rack={board[-1]} night={night[-1]}", "labels_json": json.dumps(labels)}
-    counts = {"inferences": 200, "sampled": 200, "due": 250, "complete": int(board != "b2"), "notes": 2}
+    counts = {"inferences": 200, "sampled": 200, "due": 250, "complete": int(board != "b2"), "notes": 2, "simulated": 1}
     covered = {"source_view": "coverage", "standing": "covered", "duration_us": 5e6}
     tables = {table: pa.RecordBatch.from_pylist([owners]) for table in TABLES}
     return tables | {
@@ -172,6 +172,22 @@ def test_a_diff_tells_the_layer_the_boards_and_the_night(lake: Path, options: tu
     assert change["where"] == "rack=2: 2 of 2 boards; others 0 of 2"
     assert change["percent"] == pytest.approx(100 * (LATER - 1), abs=1.5)
     assert found["base"] == [*NIGHTS[: 5 if options else 6]]
+
+
+def test_a_report_shows_what_the_questions_answer(lake: Path, tmp_path: Path) -> None:
+    ended = profagent("fleet", "report", "--lake", lake, "-o", tmp_path / "fleet.html")
+    assert ended.code == 0, ended.err
+    page = (tmp_path / "fleet.html").read_text("utf-8")
+    assert "4 boards, 12 nights: 2026-11-01 to 2026-11-12" in page
+    assert "1 slower, 0 faster" in page
+    assert "rack=2: 2 of 2 boards; others 0 of 2" in page
+    assert "simulated: the figures are invented" in page
+    assert page.count("<polyline ") == 2
+    assert page.count('<td class="number">3,000</td>') == len(BOARDS)
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    ended = profagent("fleet", "report", "--lake", lake, "--board", "none", "-o", tmp_path / "none.html")
+    assert (ended.code, "cannot tell: no night" in (tmp_path / "none.html").read_text("utf-8")) == (0, True)
 
 
 def test_a_diff_without_a_change_is_no_failure(lake: Path) -> None:

@@ -16,6 +16,7 @@ import click
 from profagent.cli import options
 from profagent.cli.lakes import in_lake, require_lake
 from profagent.errors import IncompleteError, ProfagentError, UsageError
+from profagent.files import write_atomically
 from profagent.tables.table import Column, fitted_lines, json_text, markdown_lines, printable
 
 if TYPE_CHECKING:
@@ -261,6 +262,32 @@ def diff(*, asked: Asking, chosen: Selected, at: datetime | None) -> int:
     if found.changes is None:
         return IncompleteError.exit_code
     return ProfagentError.exit_code if any(each.what == "slower" for each in found.changes) else 0
+
+
+@command.command("report")
+@in_lake
+@_engine
+@choosing
+@click.option(
+    "-o", "output", required=True, type=options.OUTPUT_FILE, metavar="FILE", help="The HTML file that is written."
+)
+def report(*, address: str | None, engine: str, chosen: Selected, output: Path) -> None:
+    """Write one HTML page that opens anywhere, offline: nights, layers, what changed, boards that differ, losses.
+
+    Example: profagent fleet report -o fleet.html
+    Example: profagent fleet report --since 2026-11-01 --label rack=3 -o rack3.html
+    """
+    asked = Asking(address, engine)
+    *_, nights, losses, simulated = asked.answers(
+        [*chosen.views(), *map(query_of, ("nights", "losses")), "SELECT max(simulated) FROM chosen"]
+    )
+    boards = asked.answers([*chosen.views("latency"), query_of("boards")])[-1]
+    changes = changes_of(asked, chosen)
+    from profagent.fleet.page import fleet_page  # noqa: PLC0415 - the other questions start faster
+
+    page = fleet_page(nights, changes, boards, losses, is_simulated=bool(simulated.rows[0][0]))
+    write_atomically(output, [page.encode()])
+    click.echo(f"{output}: open it in a browser")
 
 
 @command.command("sql")

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from profagent import __version__
 from profagent.diff.report import junit_xml
 from profagent.files import write_atomically
 from profagent.limits import MOST_PREDECESSORS
 from profagent.nightly.night import NightVerdict, junit_cases, report_lines
-from profagent.report.html_page import style
+from profagent.report.html_page import plain_page
 from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
@@ -31,25 +30,6 @@ _TONES = {
     NightVerdict.UNDECIDED.word: "low",
     NightVerdict.GOOD.word: "info",
 }
-_HEAD = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<header><div class="wide">
-<p class="product">profagent nightly</p>
-<h1>Night of {run}</h1>
-<p class="facts">{facts}</p>
-</div></header>
-<main class="wide">"""
 
 
 class PastBoard(msgspec.Struct, frozen=True):
@@ -96,13 +76,13 @@ def write_beside(folder: Path, night: Night, wanted: Sequence[Reports]) -> Path 
         return None
     earlier = [each for each in past_nights(folder) if each.run < night.run][:MOST_PREDECESSORS]
     page = folder / f"{night.run}.html"
-    write_atomically(page, ["\n".join(_page(folder, night, earlier)).encode()])
+    title, facts = f"profagent night {night.run}: {night.verdict.word}", counted(len(night.outcomes), "board")
+    body = "\n".join(_body(folder, night, earlier))
+    write_atomically(page, [plain_page("profagent nightly", title, f"Night of {night.run}", facts, body).encode()])
     return page
 
 
-def _page(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[str]:
-    title, facts = f"profagent night {night.run}: {night.verdict.word}", counted(len(night.outcomes), "board")
-    yield _HEAD.format(title=_text(title), style=style(), run=_text(night.run), facts=facts)
+def _body(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[str]:
     yield '<section>\n<h2>Verdict</h2>\n<div class="card">'
     yield from (f'<p class="sentence">{_text(line)}</p>' for line in night.headlines())
     yield from (f'<p class="quiet">{_text(remark)}</p>' for remark in night.remarks)
@@ -120,7 +100,6 @@ def _page(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[
         yield "<thead><tr><th>Night</th><th>Verdict</th><th>Boards</th></tr></thead>\n<tbody>"
         yield from (_past_row(folder, past) for past in earlier)
         yield "</tbody>\n</table>\n</div>\n</section>"
-    yield f'</main>\n<footer class="wide">profagent {__version__}</footer>\n</body>\n</html>\n'
 
 
 def _past_row(folder: Path, past: PastNight) -> str:

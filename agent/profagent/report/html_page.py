@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profagent import __version__
 from profagent.store.sessions import NO_BOARD
 from profagent.tables.provenance import session_title
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,32 @@ _SCRIPTS = ("page.js", "charts.js")
 _LIBRARY = "echarts.min.js"
 # Within a script element nothing may look like its end; JSON reads these as the same characters.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+_PLAIN = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+{style}
+</style>
+</head>
+<body>
+<header><div class="wide">
+<p class="product">{product}</p>
+<h1>{heading}</h1>
+<p class="facts">{facts}</p>
+</div></header>
+<main class="wide">
+{body}
+</main>
+<footer class="wide">profagent {version}</footer>
+</body>
+</html>
+"""
 
 
 def page(shown: Mapping[str, Any]) -> str:
@@ -37,6 +65,13 @@ def page(shown: Mapping[str, Any]) -> str:
     # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
     pieces = _text("page.html").split("@@")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def plain_page(product: str, title: str, heading: str, facts: str, body: str) -> str:
+    """Return a page in the form of a report that has no scripts; `body` is HTML, the others are text."""
+    named = {"product": product, "title": title, "heading": heading, "facts": facts, "version": __version__}
+    texts = {name: escape(printable(text)) for name, text in named.items()}
+    return _PLAIN.format(style=style(), body=body, **texts)
 
 
 def style() -> str:

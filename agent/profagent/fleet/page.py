@@ -1,0 +1,113 @@
+"""`fleet report`: the answers of a lake on one page in the form of `report`, without scripts."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from profagent.fleet.comparing import FleetChange, headline
+from profagent.report.html_page import plain_page
+from profagent.tables.provenance import SIMULATED
+from profagent.tables.table import UNKNOWN, counted, printable, sparkline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from profagent.fleet.comparing import FleetDiff
+    from profagent.lake.engines import Answer
+
+# Layers and boards that are shown; the questions themselves tell all.
+MOST_LAYERS, MOST_ROWS = 20, 50
+WIDTH, HEIGHT = 1000, 120
+FRACTION = 3
+
+
+def fleet_page(nights: Answer, changes: FleetDiff, boards: Answer, losses: Answer, *, is_simulated: bool) -> str:
+    """Return the page of answers: `nights` of layers and of latencies, and those of the questions of their names."""
+    found = [dict(zip(nights.names, row, strict=True)) for row in nights.rows]
+    days = sorted({row["date"] for row in found})
+    facts = (
+        f"{counted(len(losses.rows), 'board')}, {counted(len(days), 'night')}: {days[0]} to {days[-1]}" if days else ""
+    )
+    mark = f'<p class="badge simulated">{SIMULATED}</p>' if is_simulated else ""
+    courses = _courses(found)
+    sections = {
+        "Verdict": f'{mark}<p class="sentence">{_text(headline(changes))}</p>',
+        "Slower and faster": _table(FleetChange._fields, changes.changes or ()),
+        "Latency, night by night": "".join(
+            _chart(key, days, nights) for key, nights in courses.items() if key[1] is None
+        ),
+        "Layers by time": _table(*_layers(courses, days)),
+        "Boards beside the rest": _table(boards.names, boards.rows[:MOST_ROWS]),
+        "What captures lack": _table(losses.names, losses.rows[:MOST_ROWS]),
+    }
+    body = "".join(
+        f'<section>\n<h2>{title}</h2>\n<div class="card scroll">{part}</div>\n</section>\n'
+        for title, part in sections.items()
+    )
+    return plain_page("profagent fleet", "profagent fleet", "Fleet", facts, body)
+
+
+_Courses = dict[tuple[str, str | None, str], dict[str, dict[str, Any]]]
+
+
+def _courses(rows: Sequence[Mapping[str, Any]]) -> _Courses:
+    """By model, layer and measure, the rows of nights."""
+    found: _Courses = {}
+    for row in rows:
+        found.setdefault((row["model"], row["layer"], row["measure"]), {})[row["date"]] = dict(row)
+    return found
+
+
+def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """The layers that take most, with the course of their p95."""
+    rows = []
+    for (model, layer, measure), nights in courses.items():
+        if layer is not None:
+            newest = nights[max(nights)]
+            course = sparkline([nights[day]["p95"] if day in nights else None for day in days])
+            total = sum(row["total"] or 0.0 for row in nights.values())
+            rows.append((model, layer, measure, total, newest["median"], newest["p95"], course))
+    names = ("model", "layer", "measure", "total", "median (newest)", "p95 (newest)", "p95, night by night")
+    return names, sorted(rows, key=lambda row: -row[3])[:MOST_LAYERS]
+
+
+def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:
+    """Lines of the median and the p95 over nights; a night without is left out."""
+    values = {
+        name: {day: row[name] for day, row in nights.items() if row[name] is not None} for name in ("median", "p95")
+    }
+    most = max((max(each.values(), default=0.0) for each in values.values()), default=0.0) or 1.0
+    step = WIDTH / max(1, len(days) - 1)
+    lines = "".join(
+        _line(days, values[name], step, most, tone) for name, tone in (("median", "accent"), ("p95", "medium"))
+    )
+    about = f"{key[0]}: median and p95 from 0 to {most:,.1f} {key[2]}"
+    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_text(about)}">'
+    return f"<h3>{_text(about)}</h3>{head}{lines}</svg>"
+
+
+def _line(days: Sequence[str], values: Mapping[str, float], step: float, most: float, tone: str) -> str:
+    points = " ".join(
+        f"{place * step:.1f},{HEIGHT * (1 - values[day] / most):.1f}" for place, day in enumerate(days) if day in values
+    )
+    return f'<polyline points="{points}" style="fill: none; stroke: var(--{tone}); stroke-width: 2"/>'
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    if not rows:
+        return '<p class="none">nothing</p>'
+    heads = "".join(f"<th>{_text(name)}</th>" for name in names)
+    lines = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | int):
+        return f'<td class="number">{value:,.{FRACTION if isinstance(value, float) else 0}f}</td>'
+    text = UNKNOWN if value is None else ", ".join(value) if isinstance(value, list) else str(value)
+    return f"<td>{_text(text)}</td>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
