@@ -71,7 +71,7 @@ EXPLAINED = {
     **dict.fromkeys(("calibrate", "redecode"), ("counter-maps.md", "--vendor-summary -o --sdk")),
     **dict.fromkeys(
         (
-            *("push", "fleet diff", "fleet sql", "fleet demo", "fleet compact", "fleet expire"),
+            *("push", "fleet diff", "fleet report", "fleet sql", "fleet demo", "fleet compact", "fleet expire"),
             *(f"fleet {name}" for name in QUESTIONS),
         ),
         ("../howto/fleet.md", FLEET),
