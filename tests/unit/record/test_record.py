@@ -349,6 +349,26 @@ async def test_a_fault_behind_one_board_ends_no_other(tmp_path: Path, monkeypatc
     assert sum("OverflowError" in line for line in lines) == 1
 
 
+async def test_a_board_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    def hung(talk: Talk) -> Iterator[wire.ServerMessage]:
+        yield welcome(identity="hung")
+        talk.until("what never comes")
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def script(talk: Talk) -> Iterator[wire.ServerMessage]:
+        try:
+            yield from speaking("good")(talk)
+        finally:  # all was taken: this host has ended the stream
+            loop.call_soon_threadsafe(stop.set)
+
+    with malicious(hung) as other, malicious(script) as good:
+        options = RecordOptions((other.address, good.address), Workspace(tmp_path), until_finished=True)
+        hanging, fine = (await record(options, print, stop))["sessions"]
+    assert (fine["board"], fine["complete"], fine["records"]["aicore"]) == ("good", True, 3)
+    assert (hanging["board"], hanging["complete"], hanging["exit_code"]) == ("hung", False, 4)
+
+
 async def test_many_jobs_that_were_not_copied_are_in_the_ledger_and_some_are_named(tmp_path: Path) -> None:
     many = [told("JOB" + chr(65 + number // 26) + chr(65 + number % 26) * 28, number + 1) for number in range(30)]
     lines: list[str] = []
