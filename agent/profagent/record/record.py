@@ -46,11 +46,8 @@ if TYPE_CHECKING:
     from profagent.record.recording import Acknowledge
     from profagent.store.writer import Applied
 
-# Bytes of a board gather so long before they are committed, of the 250 ms in which a row is to be there. A batch costs
-# as much as some hundred records: of many boards fewer and larger ones come in no later, as each waits for the others.
+# Bytes gather so long before they are committed, of the 250 ms in which a row is to be there.
 GATHER_S = 0.1
-GATHER_A_BOARD_S = 0.025
-LONGEST_GATHER_S = 0.25
 TELL_KEPT_S = 5.0
 KEEP_COVERAGE_S = 5.0
 # Less than this is copied before anybody has read that it will be.
@@ -139,11 +136,6 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "complete": all(session["complete"] for session in sessions),
         "exit_code": min((session["exit_code"] for session in sessions if session["exit_code"]), default=0),
     }
-
-
-def gather_s(boards: int) -> float:
-    """For how long the bytes of each of so many boards gather before they are committed."""
-    return max(GATHER_S, min(LONGEST_GATHER_S, boards * GATHER_A_BOARD_S))
 
 
 def before_line(job: str, held: JobMeasure, copied: int, here: int) -> str:
@@ -458,7 +450,7 @@ class BoardRecord:
             self._measured or self._view,
             wants=self._is_wanted,
             consumer=self._options.consumer or own_consumer(),
-            gather_s=gather_s(len(self._options.addresses)),
+            gather_s=GATHER_S,
             stop=self._stop,
             is_patient=not self._is_alone,
             access=self._options.access,

@@ -20,7 +20,7 @@ from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings
 from profagent.record.beginnings import MadeJobs
 from profagent.record.options import RecordingOptions, RecordOptions
-from profagent.record.record import BoardRecord, RunRecording, before_line, gather_s, record
+from profagent.record.record import BoardRecord, RunRecording, before_line, record
 from profagent.record.recording import Recording
 from profagent.record.view import RecordView
 from profagent.store.store import Store
@@ -330,10 +330,6 @@ class Failing(Recording):
         if self._identity == "other":
             raise OverflowError("Python int too large to convert to SQLite INTEGER")
         return await super().take(*args, **named)
-
-
-def test_bytes_of_many_boards_gather_longer() -> None:
-    assert [gather_s(boards) for boards in (1, 4, 8, 16)] == [0.1, 0.1, 0.2, 0.25]
 
 
 async def test_a_fault_behind_one_board_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
