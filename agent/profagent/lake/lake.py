@@ -49,7 +49,8 @@ KEPT = {
 # Each commit reads what the log says of all files: figures of the columns that say whose rows these are, are enough of
 # it, and are not read from the beginning.
 _LOG = {"delta.dataSkippingNumIndexedCols": "4", "delta.checkpointInterval": "20"}
-_PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP)
+# A least and a greatest value are in the file as they are: those of `databases` would be larger than its rows.
+PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP, statistics_truncate_length=64)
 
 
 class LakeError(ProfagentError):
@@ -183,7 +184,7 @@ class Lake:
             "mode": "append",
             "partition_by": [PARTITION],
             "schema_mode": "merge",
-            "writer_properties": _PROPERTIES,
+            "writer_properties": PROPERTIES,
             "commit_properties": _commit_of(_THERE, [push.name]),
         }
         how |= more

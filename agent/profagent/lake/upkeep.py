@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.lake.lake import PARTITION, SESSIONS, day_of
+from profagent.lake.lake import PARTITION, PROPERTIES, SESSIONS, day_of
 from profagent.lake.push import DATABASES, TABLES
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def compact(lake: Lake) -> Iterator[Compacted]:
     gone = _given_up(lake)
     for table in TABLES:
         rows = _deleted(lake, table, gone) if gone and table != SESSIONS else 0
-        joined = lake.change(table, lambda found: found.optimize.compact())
+        joined = lake.change(table, lambda found: found.optimize.compact(writer_properties=PROPERTIES))
         # Less than what KEPT says, so that no file is forgotten before it goes.
         removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, False, enforce_retention_duration=False))
         files = len(lake.required(table).file_uris())
