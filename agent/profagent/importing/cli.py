@@ -1,4 +1,4 @@
-"""`profagent import`."""
+"""The command `profagent import`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from profagent.tables.table import counted, json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.ascend.importing import Taken
+    from profagent.ascend.importing import ImportedSource
     from profagent.formats.counter_maps import CounterMaps
 
-# An import's database holds this one session.
+# The database of an import into a JOB directory holds one session, with this number.
 SESSION = 1
 
 
@@ -100,7 +100,7 @@ def command(
 
 
 def read_acl_json(file: Path) -> Profiling:
-    """The interval that a file tells. Raises UsageError, FormatError."""
+    """Return the profiling settings in an acl.json. Raises UsageError, FormatError."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -111,7 +111,7 @@ def read_acl_json(file: Path) -> Profiling:
 
 
 def identity_of(board: str | None) -> str:
-    """The identity of a board that has a name and one; else what was given is an identity."""
+    """Return the identity of a board by its name in the boards file; any other text is taken for an identity."""
     if board is None:
         return NO_BOARD
     from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - imports that name no board start faster
@@ -121,6 +121,7 @@ def identity_of(board: str | None) -> str:
 
 
 async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling | None, *, as_json: bool) -> int:
+    # The check precedes the import, which makes the database anew in any case.
     has_changed = await fresh_database(directory, maps) is None
     imported = await import_job(directory, maps, profiling=profiling, tell=tell)
     async with reading(imported.database) as connection:
@@ -157,36 +158,37 @@ async def _into_sessions(
     *,
     as_json: bool,
 ) -> int:
-    """Import all that stands at the paths, a session each, and tell what came of it; the exit code."""
     from profagent.importing.paths import import_paths  # noqa: PLC0415 - one JOB needs none of it
-    from profagent.importing.sources import passed_text  # noqa: PLC0415 - as above
+    from profagent.importing.sources import skipped_text  # noqa: PLC0415 - as above
 
-    taken, jobs, passed = await import_paths(paths, workspace, board=board, maps=maps, profiling=profiling)
+    taken, jobs, skipped = await import_paths(paths, workspace, board=board, maps=maps, profiling=profiling)
     if as_json:
         document = {
             "sources": [_source_document(each) for each in taken],
-            "not_taken": [{"path": display_text(str(each.address)), "why": each.why.value} for each in passed],
+            "not_taken": [{"path": display_text(str(each.address)), "why": each.why.value} for each in skipped],
             "database": display_text(str(workspace.database)),
         }
         click.echo(json_text(document))
     else:
         for each in taken:
             click.echo(printable(_source_line(each)))
-        if passed:
-            click.echo(f"not taken: {passed_text(passed)}; --json lists them")
+        if skipped:
+            click.echo(f"not taken: {skipped_text(skipped)}; --json lists them")
         click.echo(f"database: {workspace.database}")
+    # Errors go to stderr after the sources, so that they stand last on a terminal.
     for each in taken:
         if each.error is not None:
-            said = str(each.error)
-            tell(said if str(each.path) in said else f"{each.path}: {said}")
+            message = str(each.error)
+            tell(message if str(each.path) in message else f"{each.path}: {message}")
             tell(f"  {each.error.hint}")
     empty = [await tell_unrecorded(workspace.database, session) for session in jobs]
+    # A source that failed outweighs missing records, and these outweigh a JOB without records.
     if any(each.error is not None for each in taken):
         return ProfagentError.exit_code
     return IncompleteError.exit_code if any(each.losses for each in taken) else max(empty, default=0)
 
 
-def _source_line(taken: Taken) -> str:
+def _source_line(taken: ImportedSource) -> str:
     if taken.session is None:
         return f"not imported: {taken.path}"
     ledger = f"; losses: {taken.losses:,}, notes: {taken.notes:,}" if taken.losses or taken.notes else ""
@@ -196,7 +198,7 @@ def _source_line(taken: Taken) -> str:
     return f"session {taken.session}: {taken.path} ({taken.what}): {counted(taken.rows, 'row')}{kernels}{ledger}"
 
 
-def _source_document(taken: Taken) -> dict[str, Any]:
+def _source_document(taken: ImportedSource) -> dict[str, Any]:
     error: dict[str, str | None] = {"error": None, "hint": None}
     if taken.error is not None:
         error = {"error": display_text(str(taken.error)), "hint": display_text(taken.error.hint)}

@@ -1,4 +1,4 @@
-"""What the directory of profagent's own Profiler says of the JOB in it: its parameters, and the metadata of a user."""
+"""Labels of a JOB from the files of profagent's own Profiler beside it: its parameters, and a user's metadata."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 _METADATA = "profiler_metadata.json"
 
 
-class Described(NamedTuple):
-    """Labels of a JOB's session, and the files of which every entry is one."""
+class JobDescription(NamedTuple):
+    """Labels of a JOB's session, and the files whose every entry is one of them."""
 
     labels: dict[str, str]
     files: frozenset[Path]
 
 
-def described(folder: Path) -> Described:
-    """Return what stands in the files of a Profiler beside a JOB: labels `profiler.PARAMETER` and `metadata.KEY`."""
+def description_of(folder: Path) -> JobDescription:
+    """Return the labels `profiler.PARAMETER` and `metadata.KEY` from the files of a Profiler in a folder."""
     labels: dict[str, str] = {}
     files = set()
     for file in (*sorted(folder.glob(FACTS)), folder / _METADATA):
         found = {display_text(key): _text(value) for key, value in _entries(file).items()}
         known = dict([each for each in found.items() if _is_label(*each)][:MOST_LABELS])
         labels |= known
+        # A file with an entry that is no label is listed as skipped, so that the ledger notes it.
         if found and known == found:
             files.add(file)
-    return Described(labels, frozenset(files))
+    return JobDescription(labels, frozenset(files))
 
 
 def _entries(file: Path) -> dict[str, Any]:

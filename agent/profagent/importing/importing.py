@@ -1,4 +1,4 @@
-"""Importing a JOB directory as if its board sent it: into the database in its own folder, or into a workspace."""
+"""Import of a JOB directory as if its board sent it: into the database in its own folder, or into a workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.formats.board_files import parse_done
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.formats.names import display_text, parse_log_name
-from profagent.importing.descriptions import described
+from profagent.importing.descriptions import description_of
 from profagent.importing.in_place import WorkspaceInPlace
 from profagent.ingest.feed import Arrival
 from profagent.ingest.local import LocalStream, list_collection
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
 
 T = TypeVar("T")
-# What profagentd takes as an identity, and what `record` calls a board that has none.
+# Identities that profagentd accepts, and the form that `record` gives to a board without one.
 _IDENTITY = re.compile(r"[A-Za-z0-9_-]{1,64}|address \S{1,255}")
-# What of a summary grows when something comes.
+# Figures of a session's summary that grow whenever an import adds something.
 _AMOUNTS = ("bytes", "records", "events", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The board that the files of an import are from: its `identity`, and the version of its SDK, empty if not known.
+    """Board that imported files come from: its identity, and the version of its SDK, empty if it is unknown.
 
-    `profiling` is what the JOB's program was to record, None where nobody knows.
+    `profiling` is what the JOB's program was to record, None if that is unknown.
     """
 
     identity: str = NO_BOARD
@@ -71,27 +71,28 @@ class Origin:
 
 
 class Import:
-    """One import of a collection's directory, recorded as if a board that has nothing else sent it."""
+    """Import of one collection's directory, recorded as if a board with nothing else sent it."""
 
     def __init__(self, directory: Path, listing: JobListing, recording: Recording, *, is_shared: bool) -> None:
-        """`is_shared`: the database may have other JOBs of the board."""
+        """Take the listing of the directory. `is_shared` is True if the database may have other JOBs of the board."""
         self.recording, self._listing, self._is_shared = recording, listing, is_shared
         self._job = directory.name
         self._stream = LocalStream(directory, listing)
 
     async def begin(self, origin: Origin, address: str) -> None:
-        """Begin its session, or go on with the one that has the collection. Raises as Recording.begin."""
+        """Begin a session, or continue the one that has the collection. Raises what Recording.begin raises."""
         await self.recording.begin(_board_of(origin, self._listing), address)
         status = JobStatus(1, self._job, address, OPEN, caught_up=False, profiling=origin.profiling)
         self.recording.know_job(replace(status, source=self._listing.source))
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Take what is not held of its files, and end the session.
+        """Record everything of the files that the database lacks, and end the session.
 
         Raises StoreError, UnsupportedBoardError, and ProfagentError at `stop`.
         """
         with progress("import", "files") as shown:
             await self._copy(stop, shown)
+        # A refused JOB keeps its open state, and its error is raised when the session has ended in good order.
         refused = self.recording.refused.get(self._job)
         if refused is None:
             state = "finished" if await self._has_ended() else "quiet"
@@ -102,7 +103,7 @@ class Import:
 
     async def _copy(self, stop: asyncio.Event, shown: Progress) -> None:
         stream, files = self._stream, len(self._listing.files)
-        await self.recording.take([Received(self._job, None, loss) for loss in stream.odd()], _unheard)
+        await self.recording.take([Received(self._job, None, loss) for loss in stream.odd()], _ignore_acknowledgements)
         for readings in in_batches(self._listing.readings, lambda reading: len(reading.paths), LOGS_PER_PAGE):
             page = [(reading, [stream.log(path) for path in reading.paths]) for reading in readings]
             found = await self.recording.holdings([log for _, logs in page for log in logs])
@@ -111,17 +112,18 @@ class Import:
             while batch := await asyncio.to_thread(next, batches, None):
                 read = [each for each in batch if isinstance(each, Arrival)]
                 others = [each for each in batch if isinstance(each, Received)]
-                await self.recording.take_read(read, others, _unheard)
+                await self.recording.take_read(read, others, _ignore_acknowledgements)
                 shown(_handle(batch[-1]), files)
+                # The batch before is committed, so a stop loses nothing.
                 if stop.is_set():
                     raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
 
     async def _has_ended(self) -> bool:
-        """Return True if nothing more is written: each log of a JOB has its end, another source says so by a file."""
+        """Return True if nothing more will be written: a JOB has the end of each log, another source its end file."""
         if self._listing.source != JOB_SOURCE:
             return decoder_of(self._listing.source).end_file in self._listing.files
         session = self.recording.session
-        # Beside other JOBs of its board it is what the board would call it, which expects no end of an empty log.
+        # In a shared database the board's own rule applies, by which an empty log needs no end.
         return await session.has_finished(self._job) if self._is_shared else not await session.unsettled_logs(self._job)
 
 
@@ -136,22 +138,23 @@ async def import_into(
     reached: Callable[[Step], None] | None = None,
     found: Job | None = None,
 ) -> dict[str, Any]:
-    """Copy a JOB into the workspace's mirror and database; returns the session's summary.
+    """Copy a JOB into the workspace's mirror and database, and return the session's summary.
 
-    `board` is the identity of the board that it was copied from, `profiling` what its program was to record.
-    What is there already is compared and not written again: a JOB of which nothing is new is in `earlier`. One that was
-    interrupted goes on; a copy that would take something away is refused. `reached` is called after each step of the
-    commit rule. `found` tells more of a JOB that was found by somebody who holds the workspace's lock. Raises
-    UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
+    `board` is the identity of the board that the JOB was copied from, `profiling` what its program was to record.
+    Bytes that are there already are compared and not written again; a JOB with nothing new is in `earlier`. An
+    interrupted import is continued; a copy that would remove something is refused. `reached` is called after each
+    step of the commit rule. `found` describes a JOB that was found by a caller who holds the workspace's lock.
+    Raises UsageError, UnsupportedBoardError, StoreError, and ProfagentError at `stop`.
     """
     require_identity(board)
     directory = await asyncio.to_thread(_collection_at, directory, workspace)
-    # The database holds text; a path need not be any.
+    # The database holds UTF-8 text, and a path may have other bytes.
     address = display_text(str(directory if found is None else found.address))
-    listing, options = await asyncio.to_thread(_looked_at, directory, maps)
+    listing, options = await asyncio.to_thread(_listing_and_options, directory, maps)
     first = None if found is None else found.first
     mirrored = workspace.board_mirror(board) / directory.name
     await asyncio.to_thread(_require_no_loss, directory, listing, mirrored, address, first)
+    # The lock is not reentrant: a caller that found the JOB holds it already.
     with workspace.locked() if found is None else nullcontext():
         async with Store(workspace.database) as store:
             recording = Recording(workspace, store, options, reached=reached)
@@ -169,9 +172,9 @@ async def import_into(
     return {**summary, "database": display_text(str(workspace.database)), "mirror": display_text(str(recording.mirror))}
 
 
-def _looked_at(directory: Path, maps: CounterMaps) -> tuple[JobListing, RecordingOptions]:
+def _listing_and_options(directory: Path, maps: CounterMaps) -> tuple[JobListing, RecordingOptions]:
     listing = list_collection(directory)
-    labels = described(directory.parent).labels
+    labels = description_of(directory.parent).labels
     options = RecordingOptions(_now_us, source="import", maps=maps, labels=labels, job=directory.name, reads=True)
     return listing, options
 
@@ -181,7 +184,7 @@ def _now_us() -> int:
 
 
 def _collection_at(directory: Path, workspace: Workspace) -> Path:
-    """The collection's own path. Raises UsageError for what is none, or is the workspace's."""
+    """Return the resolved path of a collection. Raises UsageError if it is none, or is in the workspace's mirror."""
     directory = directory.resolve()
     if not source_named(directory.name):
         raise UsageError(
@@ -189,13 +192,13 @@ def _collection_at(directory: Path, workspace: Workspace) -> Path:
             hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
         )
     if directory.is_relative_to(workspace.root.resolve() / "mirror"):
-        # Each file would be replaced while it is read.
+        # The import would replace each file while it reads it.
         raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
     return directory
 
 
 def require_identity(board: str) -> None:
-    """Raise UsageError for what is no board's identity."""
+    """Raise UsageError if the text cannot be the identity of a board."""
     if not _IDENTITY.fullmatch(board):
         raise UsageError(
             f"{board!r} is no board's identity",
@@ -204,9 +207,10 @@ def require_identity(board: str) -> None:
 
 
 def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: str, first: Path | None) -> None:
-    """Raise UsageError where a file of a copy is shorter than what is there of it, which would be replaced.
+    """Raise UsageError if a file of the copy is shorter than the mirrored one, which it would replace.
 
-    A copy beside the `first` of one import is refused for any difference: it only goes on from there.
+    A copy of the JOB at `first`, which the same import has taken already, is refused for any difference: it may
+    only continue that one.
     """
     hint = "import it by itself into another workspace: --workspace DIR"
     if not mirrored.is_dir():
@@ -219,13 +223,13 @@ def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: s
         if first is not None and (size < held or not _begin_alike(file, there, held)):
             what = f"{address} is another copy of the JOB in {first}: {display_text(path)} is not the same"
             raise UsageError(what, hint=hint)
-        if size < held and not _is_whole_done(path, file):
+        if size < held and not _is_readable_done(path, file):
             what = f"{address} has less than what is there of this JOB: {size:,} of {held:,} bytes"
             raise UsageError(f"{what} of {display_text(path)}", hint=hint)
 
 
-def _is_whole_done(path: str, file: Path) -> bool:
-    """Return True for a `.done` that can be read: that of a later load of the model may be shorter."""
+def _is_readable_done(path: str, file: Path) -> bool:
+    """Return True for a readable `.done`; only a `.done` may shrink, when the model is loaded again."""
     name = parse_log_name(path)
     if name is None or not name.is_done:
         return False
@@ -255,7 +259,7 @@ def _handle(missing: Arrival | Received) -> int:
 def in_batches(
     items: Iterable[T], size_of: Callable[[T], int], most: int, most_items: int | None = None
 ) -> Iterator[list[T]]:
-    """Yield the items in lists of so much size, and of at most `most_items`; the last one has the rest."""
+    """Yield the items in lists of at least `most` size, or of `most_items` items; the last list has the rest."""
     batch: list[T] = []
     size = 0
     for item in items:
@@ -267,8 +271,8 @@ def in_batches(
     yield batch
 
 
-async def _unheard(_: Sequence[Acknowledgement]) -> None:
-    """There is no board to acknowledge to."""
+async def _ignore_acknowledgements(_: Sequence[Acknowledgement]) -> None:
+    """Do nothing: an import has no board that waits for acknowledgements."""
 
 
 def _board_of(origin: Origin, listing: JobListing) -> Board:
@@ -287,7 +291,7 @@ def _board_of(origin: Origin, listing: JobListing) -> Board:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import made."""
+    """Result of an import into a JOB's own database."""
 
     database: Path
     files: int
@@ -303,10 +307,10 @@ async def import_job(
     sdk: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Imported:
-    """Import a JOB directory. Raises UsageError, UnsupportedBoardError, StoreError.
+    """Import a JOB directory into its own database. Raises UsageError, UnsupportedBoardError, StoreError.
 
-    `profiling` is what the JOB's program was to record, `sdk` what the board's SDK is, empty where that is not known.
-    Another import of the JOB is waited for.
+    `profiling` is what the JOB's program was to record, `sdk` the version of the board's SDK, empty if it is
+    unknown. Waits for another import of the same JOB to end.
     """
     async with alone_in_job(directory, tell):
         return await import_alone(directory, maps, profiling=profiling, sdk=sdk)
@@ -315,14 +319,14 @@ async def import_job(
 async def import_alone(
     directory: Path, maps: CounterMaps = BUILT_IN, *, profiling: Profiling | None = None, sdk: str = ""
 ) -> Imported:
-    """The same, for whoever is alone in the JOB.
+    """Import a JOB directory as `import_job` does, for a caller that is alone in the JOB.
 
-    The database appears under its name when it is whole, so a reader never sees half of one.
+    The database appears under its name when it is complete, so no reader sees a partial one.
     """
     started = time.monotonic()
     directory = await asyncio.to_thread(directory.resolve)
     async with new_database(directory) as draft:
-        listing, options = await asyncio.to_thread(_looked_at, directory, maps)
+        listing, options = await asyncio.to_thread(_listing_and_options, directory, maps)
         async with Store(draft, durable=False) as store:
             recording = Recording(WorkspaceInPlace(directory), store, options)
             importing = Import(directory, listing, recording, is_shared=False)

@@ -1,4 +1,4 @@
-"""A collection's own folder as a workspace: for an import into the database in it, which copies nothing."""
+"""The own folder of a collection as a workspace: an import into the database in it copies nothing."""
 
 from __future__ import annotations
 
@@ -12,22 +12,26 @@ if TYPE_CHECKING:
 
 
 class WorkspaceInPlace(Workspace):
-    """Has the files of one collection as its mirror, and is never gone on with: its database is made anew."""
+    """Workspace whose mirror is the files of one collection.
+
+    No later process continues it, because its database is made anew each time.
+    """
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
+        # The files are the original ones, so there is no copy that must reach the disk before a commit.
         self.synced = NothingToSync()
 
     def board_mirror(self, identity: str) -> Path:
-        """Return the folder that the collection stands in."""
+        """Return the folder that contains the collection."""
         del identity
         return self.root.parent
 
     def job_mirror(self, identity: str, job: str) -> MirrorInPlace:
-        """Return the mirror of the collection."""
+        """Return the mirror of the collection, which is the collection itself."""
         del identity, job
         return MirrorInPlace(self.root)
 
     def open_batch(self, identity: str) -> None:
-        """Return None: no later process goes on with this one."""
+        """Return None: no later process continues this one, so no batch needs to be remembered."""
         del identity

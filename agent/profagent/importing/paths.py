@@ -1,4 +1,4 @@
-"""Importing what stands at given paths, all in one run: a session of a workspace for each JOB and each result."""
+"""Import of everything at given paths in one run: a session of a workspace for each JOB and each result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.ascend.importing import Taken, import_results, with_ledger
+from profagent.ascend.importing import ImportedSource, import_results, with_ledger
 from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
@@ -20,7 +20,7 @@ from profagent.store.store import Store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from profagent.importing.sources import Job, Passed
+    from profagent.importing.sources import Job, SkippedFile
     from profagent.link.messages import Profiling
     from profagent.store.workspace import Workspace
 
@@ -28,11 +28,11 @@ _SCRATCH = ".import-"
 
 
 class ImportedPaths(NamedTuple):
-    """What became of all sources at the paths, those that are JOBs by their sessions, and every file not taken."""
+    """Result of an import: all sources, the sessions of those that are JOBs, and every file that was skipped."""
 
-    taken: list[Taken]
+    taken: list[ImportedSource]
     jobs: list[int]
-    passed: list[Passed]
+    skipped: list[SkippedFile]
 
 
 async def import_paths(
@@ -43,16 +43,16 @@ async def import_paths(
     maps: CounterMaps = BUILT_IN,
     profiling: Profiling | None = None,
 ) -> ImportedPaths:
-    """Import everything that is found at paths. One source that fails stops no other.
+    """Import every source at the paths. A source that fails does not stop the others.
 
-    `maps` and `profiling` are those of the JOBs. Raises UsageError where no path has anything to import, and where
-    these are named and there is no JOB; StoreError where the workspace cannot be written.
+    `maps` and `profiling` apply to the JOBs. Raises UsageError if no path has anything to import, or if these are
+    given and there is no JOB; StoreError if the workspace cannot be written.
     """
     require_identity(board)
     with workspace.locked():
-        # Of imports that were killed.
-        for left in workspace.root.glob(f"{_SCRATCH}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        # Scratch folders of killed imports: the lock guarantees that no other import uses them.
+        for leftover in workspace.root.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         with TemporaryDirectory(prefix=_SCRATCH, dir=workspace.root) as scratch:
             walk = Walk(Path(scratch), workspace.root)
             taken = await asyncio.to_thread(_look_through, walk, paths)
@@ -67,16 +67,16 @@ async def import_paths(
                 with progress("import", "results") as shown:
                     total = len(walk.results)
 
-                    def note(each: Taken) -> None:
+                    def note(each: ImportedSource) -> None:
                         taken.append(each)
                         shown(len(taken), len(walk.jobs) + total)
 
                     await import_results(walk.results, store, workspace.database, Path(scratch), board, note)
-    return ImportedPaths(taken, [each.session for each in jobs if each.session is not None], walk.passed)
+    return ImportedPaths(taken, [each.session for each in jobs if each.session is not None], walk.skipped)
 
 
-def _look_through(walk: Walk, paths: Sequence[Path]) -> list[Taken]:
-    """Look through the paths; return what failed. Raises UsageError where nothing at all was found."""
+def _look_through(walk: Walk, paths: Sequence[Path]) -> list[ImportedSource]:
+    """Look through the paths and return the sources that failed. Raises UsageError if there is nothing at all."""
     errors: dict[Path, UsageError] = {}
     for path in paths:
         try:
@@ -87,21 +87,21 @@ def _look_through(walk: Walk, paths: Sequence[Path]) -> list[Taken]:
     if errors and not (walk.jobs or walk.results or walk.failed):
         raise UsageError("; ".join(map(str, errors.values())), hint=next(iter(errors.values())).hint)
     failed = [*errors.items(), *((each.address, each.error) for each in walk.failed)]
-    return [Taken(path, None, error) for path, error in failed]
+    return [ImportedSource(path, None, error) for path, error in failed]
 
 
 async def _import_job(
     job: Job, workspace: Workspace, board: str, maps: CounterMaps, profiling: Profiling | None
-) -> Taken:
+) -> ImportedSource:
     try:
-        # A signal cancels it: what is in the workspace by then is where the next import goes on.
+        # A signal cancels the import; the next one continues from what the workspace has by then.
         summary = await import_into(
             job.path, workspace, asyncio.Event(), board=board, maps=maps, profiling=profiling, found=job
         )
     except ProfagentError as error:
-        return Taken(job.address, None, error, "JOB")
+        return ImportedSource(job.address, None, error, "JOB")
     except OSError as error:
-        said = ProfagentError(f"cannot read {job.address}: {error}", hint="check its permissions")
-        return Taken(job.address, None, said, "JOB")
+        error_to_report = ProfagentError(f"cannot read {job.address}: {error}", hint="check its permissions")
+        return ImportedSource(job.address, None, error_to_report, "JOB")
     rows = sum(summary["records"].values()) + sum(summary["events"].values())
-    return Taken(job.address, summary["session"], None, "JOB", rows, is_known=bool(summary["earlier"]))
+    return ImportedSource(job.address, summary["session"], None, "JOB", rows, is_known=bool(summary["earlier"]))

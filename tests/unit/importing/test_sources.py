@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from profagent.ascend.recognise import FACTS, ResultSource
 from profagent.errors import UsageError
-from profagent.importing.sources import Walk, Why
+from profagent.importing.sources import SkipReason, Walk
 from tests.fakes.job_copy import JOB
 from tests.unit.ascend.files import KERNEL_DETAILS, OP_SUMMARY, SUMMARIES, kernel
 
@@ -90,8 +90,8 @@ def test_each_file_is_taken_or_told(tree: set[str]) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(CONTENTS[file.name])
         walk = _looked_through(root)
-        told = Counter([*(file for source in walk.results for file in source.files), *(p.path for p in walk.passed)])
+        told = Counter([*(file for source in walk.results for file in source.files), *(p.path for p in walk.skipped)])
         assert {file: count for file, count in told.items() if count > 1} == {}
         untold = {root / "in" / path for path in tree} - told.keys()
         assert {file for file in untold if not _is_used(file, walk)} == set()
-        assert not any(each.why is Why.WORKSPACE for each in walk.passed)
+        assert not any(each.why is SkipReason.WORKSPACE for each in walk.skipped)
