@@ -1,4 +1,4 @@
-"""Archives: unpacked below a folder, never outside of it, and no further than their limits allow."""
+"""Archives, unpacked into a folder, never outside of it, and no further than their limits allow."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ZIP = b"PK\x03\x04"
-# How archives of results are called; other tools pack what is theirs, too.
+# Names of archives that may have results; other tools pack their own data, too.
 NAMES = re.compile(r"\.(?:zip|tar|t[gx]z|tbz2?|(?:tar|csv|json|db)\.(?:gz|xz|bz2))$", re.IGNORECASE)
-# How what is packed as a stream begins, and how it is read.
+# Beginning of a compressed stream, and the function that opens it.
 _STREAMS: tuple[tuple[bytes, Callable[[Path], Any]], ...] = (
     (b"\x1f\x8b", gzip.open),
     (b"\xfd7zXZ\0", lzma.open),
     (b"BZh", bz2.open),
 )
-# In the flags of a zip's member.
+# Bit in the flags of a zip's member.
 _ENCRYPTED = 1
 _LONG_HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME)
 _DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError, ValueError)
@@ -43,22 +43,26 @@ UNPACK_BY_HAND = "unpack it by hand, then import the folder"
 
 
 class Limits:
-    """What an archive, with the archives in it, may still come to. `take…` raise ResultError at a limit."""
+    """Entries and bytes that an archive, with the archives in it, may still unpack to.
+
+    `take…` raise ResultError at a limit.
+    """
 
     def __init__(self, archive: Path, folder: Path) -> None:
-        """Half of what is free where `folder` is: what is unpacked becomes rows there, too."""
+        """Allow half of the free space at `folder`: unpacked files become rows there, too."""
         self._archive = archive
+        # Entries that may still be unpacked, and bytes by the size of the archive and by the free space.
         self._entries = MOST_ENTRIES
         self._by_size = max(ALWAYS_UNPACKED_BYTES, archive.stat().st_size * MOST_UNPACKED)
         self._by_disk = shutil.disk_usage(folder).free // 2
 
     @property
     def bytes_left(self) -> int:
-        """Bytes that may still be written."""
+        """Number of bytes that may still be written."""
         return min(self._by_size, self._by_disk)
 
     def take_entry(self, name: str) -> None:
-        """Count an entry of that name."""
+        """Count an entry with this name."""
         self._entries -= 1
         if self._entries < 0:
             self._refuse(f"it has more than {MOST_ENTRIES:,} entries")
@@ -66,7 +70,7 @@ class Limits:
             self._refuse(f"its folders are nested more than {MOST_FOLDERS} deep")
 
     def take_bytes(self, count: int, name: str) -> None:
-        """Count bytes of an entry that were written, one more than is left where there are more."""
+        """Count written bytes of an entry; the caller writes one byte more than is left if there are more."""
         self._by_size -= count
         self._by_disk -= count
         if self._by_size < 0:
@@ -80,21 +84,21 @@ class Limits:
 
 
 def is_packed(beginning: bytes) -> bool:
-    """Return True if a file that begins so is a .tar, .zip, .gz, .xz or .bz2."""
+    """Return True if a file that begins with these bytes is a .tar, .zip, .gz, .xz or .bz2."""
     return beginning[257:262] == b"ustar" or beginning.startswith((ZIP, *(magic for magic, _ in _STREAMS)))
 
 
 class Unpacked(NamedTuple):
-    """The names of members that are no file, and of those that a later one of the same name replaces."""
+    """Names of members that are no regular file, and of members that a later one of the same name replaces."""
 
     others: list[str]
     replaced: list[str]
 
 
 def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
-    """Unpack the regular files of what `is_packed` knows into a folder; return what of it is not there.
+    """Unpack the regular files of an archive into a folder, and return the names of the others.
 
-    Raises ResultError where it is damaged, names lead out of the folder, or a limit is reached.
+    Raises ResultError if the archive is damaged, a name leads out of the folder, or a limit is reached.
     """
     unpacked = Unpacked([], [])
     try:
@@ -107,7 +111,7 @@ def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
                 unpacked.replaced.append(name)
             _write(file, name, data, limits)
     except (*_DAMAGES, OSError) as error:
-        # What the system refuses has a number, what bz2 and gzip find has none.
+        # An error of the system has a number; damages that bz2 and gzip find are an OSError without one.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
@@ -115,10 +119,11 @@ def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
 
 
 def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | None]]:
-    """Names and content of what is in it; a link or a device has no content, and directories are left out."""
+    """Yield the names and contents of members, without directories; a link or a device has no content."""
     with archive.open("rb") as file:
         is_zip = file.read(len(ZIP)) == ZIP
     if is_zip:
+        # The index of a zip is checked as a whole before the first member is written.
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
                 limits.take_entry(entry.filename)
@@ -126,7 +131,7 @@ def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | N
                     what = f"{entry.filename} in it is encrypted: it cannot be read without its password"
                     raise ResultError(archive, 0, what, hint=UNPACK_BY_HAND)
             for entry in packed.infolist():
-                # The upper half has the mode of a Unix file, of which a link is none.
+                # The upper half of the attributes is the mode of a Unix file: a link is not followed.
                 if entry.external_attr >> 28 == 0o12:
                     yield entry.filename, None
                 elif not entry.is_dir():
@@ -140,20 +145,20 @@ def _members(archive: Path, limits: Limits) -> Iterator[tuple[str, IO[bytes] | N
         with opened(archive) as alone:
             yield archive.stem, alone
         return
-    # As a stream: an index of a hostile archive would be read first.
-    with tarfile.open(archive, "r|*", tarinfo=_Strict) as tape:
+    # A tar is read as a stream, because building an index would read all of a hostile archive first.
+    with tarfile.open(archive, "r|*", tarinfo=_StrictMember) as tape:
         for member in tape:
             limits.take_entry(member.name)
             if not member.isdir():
                 yield member.name, tape.extractfile(member) if member.isreg() else None
 
 
-class _Strict(tarfile.TarInfo):
-    """Of a member behind the first, too, a header that is damaged or missing is an error; else it is the end."""
+class _StrictMember(tarfile.TarInfo):
+    """Member of a tar that treats a damaged or missing header as an error, which tarfile takes for the end."""
 
     @classmethod
-    def fromtarfile(cls, archive: tarfile.TarFile) -> _Strict:
-        """The next member. Raises ReadError, and EOFHeaderError where all are read."""
+    def fromtarfile(cls, archive: tarfile.TarFile) -> _StrictMember:
+        """Return the next member. Raises ReadError, and EOFHeaderError after the last one."""
         try:
             return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
@@ -162,8 +167,11 @@ class _Strict(tarfile.TarInfo):
             raise tarfile.ReadError(str(error)) from error
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Strict:
-        """A member's header. Raises HeaderError also where a longer one is to follow than any real one."""
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _StrictMember:
+        """Return a member from its header.
+
+        Raises HeaderError also before an extended header longer than any real one.
+        """
         member = super().frombuf(buf, encoding, errors)
         if member.type in _LONG_HEADERS and member.size > LONGEST_HEADER_BYTES:
             raise tarfile.HeaderError(f"a header of {member.size:,} bytes")

@@ -1,8 +1,8 @@
-"""Rows of a CSV file by columns, read by pyarrow: of those that are written as nearly all tools write them.
+"""Rows of a CSV file as columns, read by pyarrow, as long as they are written as nearly all tools write them.
 
-What is odd is left to `csv_rows`, which makes the same of all others: NUL and other control characters, bytes that are
-not UTF-8, what `text_of` would change, a quote or an end of a line inside of a cell, a row of another width, an empty
-line, a further header, a last line without an end.
+Everything odd is left to `csv_rows`, which gives the same columns for all rows: NUL and other control characters, bytes
+that are not UTF-8, text that `text_of` would change, a quote or a line end inside a cell, a row of another width, an
+empty line, another header, a last line without an end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyarrow import csv
 
-from profagent.ascend.kernels import Texts
+from profagent.ascend.kernels import TextColumn
 from profagent.ascend.texts import UNKNOWN_NS, numbers, times_ns
 from profagent.limits import CSV_COLUMNS_BYTES, CSV_ROWS_PER_BLOCK, LARGEST_INTEGER, LONGEST_CELL_BYTES
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BYTE_ORDER_MARK = "\ufeff"
-# Digits behind the point that are whole nanoseconds.
+# Decimals that whole nanoseconds need, by the scale of the unit.
 _DIGITS = {1: 0, 1_000: 3, 1_000_000: 6}
 _PRECISION = 28
-# To make one of a Python text takes longer than most calls with it.
+# Scalars are made once: making one of a Python text takes longer than most calls that use it.
 _BETWEEN_CELLS, _BETWEEN_ROWS, _NO_TEXT, _NOT_KNOWN = map(pa.scalar, ('","', '"],["', "", "N/A"))
 _NOTHING = pa.scalar(None, pa.string())
 _NAN = pa.scalar(math.nan)
@@ -40,7 +40,7 @@ def _each_of(codes: bytes) -> NDArray[np.bool_]:
     return np.isin(np.arange(256), [*codes])
 
 
-# By the code of a byte: whether a quote behind it begins a cell or is doubled, and one before it ends one or is that.
+# Bytes after which a quote begins a cell or is doubled, and bytes before which a quote ends a cell or is doubled.
 _BEFORE, _BEHIND = _each_of(b',\n"'), _each_of(b',\n\r"')
 
 
@@ -52,9 +52,9 @@ class PlainBlock:
         self.count = len(columns[0])
 
     def cells(self) -> Iterator[tuple[int, str]]:
-        """Yield numbers of rows, CSV_ROWS_PER_BLOCK or the rest, and their JSON."""
+        """Yield pairs of a number of rows, CSV_ROWS_PER_BLOCK or the rest, and the JSON of these rows."""
         *others, last = map(_escaped, self._columns)
-        # With an end behind each row the texts of all rows stand together as JSON.
+        # Each row ends with the separator of rows, so that any slice of the joined texts becomes JSON without a loop.
         last = pc.binary_join_element_wise(last, _BETWEEN_ROWS, _NO_TEXT)
         rows = pc.binary_join_element_wise(*others, last, _BETWEEN_CELLS)
         _, offsets, texts = rows.buffers()
@@ -65,16 +65,16 @@ class PlainBlock:
             yield end - begin, f'[["{text}"]]'
 
     def texts(self, place: int) -> list[str]:
-        """Return a column."""
+        """Return a column of texts."""
         return self.coded(place).all()
 
-    def coded(self, place: int) -> Texts:
-        """Return a column of texts that come again and again."""
+    def coded(self, place: int) -> TextColumn:
+        """Return a column of texts that recur."""
         found = self._columns[place].dictionary_encode()
-        return Texts(found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64))
+        return TextColumn(found.dictionary.to_pylist(), found.indices.to_numpy().astype(np.int64))
 
     def numbers(self, place: int) -> NDArray[np.float64]:
-        """Return a column of numbers; NaN where one is not known."""
+        """Return a column of numbers; NaN where unknown."""
         column = self._columns[place]
         try:
             known = pc.if_else(pc.equal(column, _NOT_KNOWN), _NOTHING, column)
@@ -84,7 +84,7 @@ class PlainBlock:
         return found + 0.0
 
     def times_ns(self, place: int, scale_ns: int) -> NDArray[np.int64]:
-        """Return a column of times as whole nanoseconds; -1 where one is not known."""
+        """Return a column of times as whole nanoseconds; -1 where unknown."""
         column = pc.ascii_trim(self._columns[place], "\t ")
         try:
             exact = pc.cast(column, pa.decimal128(_PRECISION, _DIGITS[scale_ns]))
@@ -95,7 +95,7 @@ class PlainBlock:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """The texts as JSON has them between quotes."""
+    """Return the texts as they stand between the quotes of JSON."""
     texts = column.buffers()[2].to_pybytes()
     for plain, escaped in (('"', '\\"'), ("\t", "\\t")):
         if plain.encode() in texts:
@@ -104,25 +104,26 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 class CsvRows:
-    """The rows of a CSV file behind its header, up to what is odd.
+    """Rows of a CSV file after its header, up to the first odd one.
 
-    An iteration gives blocks. Behind it `offset` and `lines` are the bytes and lines that it has read.
+    An iteration yields blocks. Afterwards `offset` and `lines` are the bytes and lines that it has read.
     """
 
     def __init__(self, file: Path, header: Sequence[str], first_words: Collection[str]) -> None:
-        """A row whose first cell is one of `first_words` may be a header."""
+        """Prepare to read a file; a row whose first cell is one of `first_words` may be a header."""
         self._file, self._header = file, header
         self._first_words = frozenset([*first_words, header[0]])
         self.offset = self.lines = 0
 
     def __iter__(self) -> Iterator[PlainBlock]:
-        """Read the file from its beginning."""
+        """Yield the blocks of the file from its beginning."""
         with self._file.open("rb") as data:
             first = data.readline(LONGEST_CELL_BYTES)
             if not self._is_header(first):
                 return
             self.offset, self.lines = len(first), 1
             piece, is_over = b"", False
+            # Without a line end in this many bytes, the rest is no regular CSV.
             while not is_over and len(piece) < LONGEST_CELL_BYTES:
                 read = data.read(CSV_COLUMNS_BYTES)
                 is_over = not read
@@ -143,7 +144,7 @@ class CsvRows:
         return [name.strip(f"{_BYTE_ORDER_MARK} \t") for name in names] == [*self._header]
 
     def _block(self, piece: bytes) -> PlainBlock | None:
-        """Whole lines as columns; None where one of them is odd."""
+        """Return whole lines as columns, or None if one of them is odd."""
         codes = np.frombuffer(piece, np.uint8)
         if not _is_plain(piece, codes):
             return None
@@ -165,7 +166,7 @@ class CsvRows:
 
 
 def _size_of_blocks(piece: bytes, *, is_whole: bool) -> int:
-    """How many bytes are blocks of CSV_ROWS_PER_BLOCK lines; of a piece that is all that is left, all whole lines."""
+    """Return the bytes of the full blocks of CSV_ROWS_PER_BLOCK lines; for the last piece, of all its whole lines."""
     if is_whole and piece.endswith(b"\n"):
         return len(piece)
     ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == _LINE_FEED)
@@ -174,7 +175,7 @@ def _size_of_blocks(piece: bytes, *, is_whole: bool) -> int:
 
 
 def _is_plain(piece: bytes, codes: NDArray[np.uint8]) -> bool:
-    """Whether lines have no byte that a reader may take in another way."""
+    """Return True if lines have no byte that a reader may interpret in another way."""
     if b"'" in piece or b"\\" in piece or piece.startswith(_BYTE_ORDER_MARK.encode()):
         return False
     feeds, returns, tabs = (np.count_nonzero(codes == code) for code in (_LINE_FEED, _RETURN, _TAB))

@@ -1,4 +1,4 @@
-"""Rows of CSV files, read by the thousand, with all that may be odd in them."""
+"""Rows of CSV files, read by the thousand, with tolerance for everything odd in them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.ascend.families import Family, families
-from profagent.ascend.kernels import Texts
-from profagent.ascend.texts import Nuls, numbers, times_ns
+from profagent.ascend.kernels import TextColumn
+from profagent.ascend.texts import NulBytes, numbers, times_ns
 from profagent.errors import ResultError
 from profagent.formats.cells import text_of
 from profagent.limits import CSV_PIECE_BYTES, CSV_ROWS_PER_BLOCK, LONGEST_CELL_BYTES, LONGEST_CSV_LINE_BYTES
@@ -28,35 +28,38 @@ Row = list[str]
 
 
 class Sheet(NamedTuple):
-    """The header of a CSV file, and how many bytes of it belong to the mark before it."""
+    """Header of a CSV file's table, and the family that it belongs to."""
 
     header: tuple[str, ...]
     family: Family | None
 
 
 class _LongLineError(csv.Error):
-    """Of a line that the reader of rows has not counted."""
+    """Error in a line that the reader of rows has not counted."""
 
 
 class CsvLines(FileIO):
-    """A file without its NUL bytes, that is read no further than in a line longer than any real one.
+    """File without its NUL bytes, which ends reading in a line that is longer than any real one.
 
-    `line_bytes` is how much of the last line is read, `is_ended` whether it has an end.
+    `line_bytes` is the length of the last line so far, `is_ended` is True if it has an end.
     """
 
     def __init__(self, file: Path, offset: int = 0) -> None:
         super().__init__(file)
+        # Bytes of the file that were read, with its NUL bytes.
         self.offset = self.seek(offset)
-        self.nuls = Nuls()
+        self.nuls = NulBytes()
         self.line_bytes = 0
         self.is_ended = True
-        self.may_have_escapes = False  # what `cell_of` leaves in few files
+        # True once a byte was read that `cell_of` writes as an escape, which few files have.
+        self.may_have_escapes = False
 
     def readinto(self, buffer: Any) -> int:
-        """As for any file."""
+        """Read bytes into the buffer and return their number, as any raw file does. Raises _LongLineError."""
         while count := super().readinto(buffer) or 0:
             read = self.nuls.without(bytes(buffer[:count]), self.offset, b"")
             self.offset += count
+            # A piece of NUL bytes only is no end of the file, which an empty result would mean.
             if not read:
                 continue
             self.may_have_escapes = self.may_have_escapes or b"'" in read or b"\\" in read
@@ -71,7 +74,7 @@ class CsvLines(FileIO):
 
 
 def read_sheet(file: Path) -> Sheet:
-    """What a CSV file is, by its header. Raises ResultError where it has none."""
+    """Return the header and family of a CSV file. Raises ResultError if it has no header."""
     with _opened(CsvLines(file)) as text:
         try:
             first, _ = _first_row(text)
@@ -86,26 +89,26 @@ def read_sheet(file: Path) -> Sheet:
 
 
 def _first_row(text: TextIOWrapper) -> tuple[Row | None, int]:
-    """The first row that is not blank, None where there is none, and how many lines there are up to its end."""
+    """Return the first row that is not blank, or None, and the number of lines up to its end."""
     reader = csv.reader(text)
     row = next((row for row in reader if "".join(row).strip(f"{BYTE_ORDER_MARK} \t")), None)
     return row, reader.line_num
 
 
 def _opened(lines: CsvLines) -> TextIOWrapper:
-    # Bytes that are not UTF-8 take no other row with them.
+    # Surrogates stand for bytes that are not UTF-8, so that these damage their own row only.
     return TextIOWrapper(BufferedReader(lines, CSV_PIECE_BYTES), "utf-8", "surrogateescape", newline="")
 
 
 def sheet_of(row: Row) -> Sheet:
-    """Return what a table is by its header."""
-    # Files that were joined keep the mark of their encoding.
+    """Return the header and family of a table from its header row."""
+    # Each of several joined files keeps its byte order mark.
     header = tuple(name.strip(f"{BYTE_ORDER_MARK} \t") for name in row)
     return Sheet(header, families().of_header(header))
 
 
 class Damage(NamedTuple):
-    """From which line on how many rows or lines are not as they should be, and how."""
+    """Rows or lines that are damaged: the first line, their number, and the description of the damage."""
 
     line: int
     number: int
@@ -113,23 +116,24 @@ class Damage(NamedTuple):
 
 
 class Rows:
-    """The rows of a CSV file behind its first, without empty lines.
+    """Rows of a CSV file after its header, without empty lines.
 
-    An iteration gives lists of about CSV_ROWS_PER_BLOCK, each with the number of the line behind it, and reads on
-    behind what is no CSV. Behind it `damages` has what is not read, or not as it was.
+    An iteration yields lists of about CSV_ROWS_PER_BLOCK rows, each with the number of the line after it, and
+    continues after lines that are no CSV. Afterwards `damages` has the lines that were not read, or not as they
+    were.
     """
 
     def __init__(self, file: Path, offset: int = 0, before: int = 0) -> None:
-        """With an offset only the rows from there on, `before` so many lines."""
+        """Prepare to read a file; with an offset, only its rows from there on, after `before` lines."""
         self.lines = CsvLines(file, offset)
         self.damages: list[Damage] = []
         self._before = before
 
     def __iter__(self) -> Iterator[tuple[list[Row], int]]:
-        """Read them from the beginning."""
+        """Yield the rows in lists, each with the number of the line after it."""
         csv.field_size_limit(LONGEST_CELL_BYTES)
         with _opened(self.lines) as text:
-            # The first was read before.
+            # The header was read before, by another reader if there is an offset.
             before = self._before or _first_row(text)[1]
             reader = csv.reader(text, strict=True)
             is_more = True
@@ -137,7 +141,7 @@ class Rows:
                 rows: list[Row] = []
                 begin = reader.line_num
                 try:
-                    # What came before a damage is in the list.
+                    # `extend` has the rows before a damage in the list when the error comes.
                     rows.extend(islice(reader, CSV_ROWS_PER_BLOCK))
                     is_more = bool(rows)
                 except csv.Error as error:
@@ -154,26 +158,26 @@ class Rows:
 
 
 class RowBlock:
-    """Rows of one width by their columns."""
+    """Rows of one width as columns."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        # Half the time of the same column by column.
+        # One zip for all columns takes half the time of a loop for each.
         self._columns = list(zip(*rows, strict=True))
         self.count = len(rows)
 
     def texts(self, place: int) -> Sequence[str]:
-        """Return a column."""
+        """Return a column of texts."""
         return self._columns[place]
 
-    def coded(self, place: int) -> Texts:
-        """Return a column of texts that come again and again."""
-        return Texts.of(self.texts(place))
+    def coded(self, place: int) -> TextColumn:
+        """Return a column of texts that recur."""
+        return TextColumn.of(self.texts(place))
 
     def numbers(self, place: int) -> NDArray[np.float64]:
-        """Return a column of numbers; NaN where one is not known."""
-        # Of -0 the formats that numbers are written in make 0 and -0.
+        """Return a column of numbers; NaN where unknown."""
+        # Adding 0 turns -0.0 into 0.0: the readers of numbers disagree on which of them `-0` is.
         return np.array(numbers(self.texts(place))) + 0.0
 
     def times_ns(self, place: int, scale_ns: int) -> NDArray[np.int64]:
-        """Return a column of times as whole nanoseconds; -1 where one is not known."""
+        """Return a column of times as whole nanoseconds; -1 where unknown."""
         return times_ns(self.texts(place), scale_ns)

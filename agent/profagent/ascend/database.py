@@ -1,4 +1,4 @@
-"""Databases of msprof, torch_npu and MindSpore: every table row by row, and kernels, steps and calls by SQL."""
+"""Databases of msprof, torch_npu and MindSpore: all tables row by row, and kernels, steps and calls by SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN, families, places
-from profagent.ascend.kernels import Called, Kernels, Texts, counters_in, largest_shares, type_on
+from profagent.ascend.kernels import CallTotals, Kernels, TextColumn, counters_in, largest_shares, type_on
 from profagent.ascend.texts import ODD_VALUES, UNKNOWN_NS, encoded
 from profagent.errors import ResultError
 from profagent.limits import BLOCK_BYTES, LONGEST_ROW_BYTES, OTHERS_BUSY_MS, ROWS_PER_BLOCK, ROWS_PER_FETCH
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from profagent.ascend.draft import Draft
 
 MAGIC = b"SQLite format 3\0"
-# In its header: how it is written.
+# Offset in the header of the mode in which the database is written.
 WAL_PLACE, WAL_MODE = 18, b"\x02"
-# What is in it but what SQLite keeps there for itself.
+# All tables, except those that SQLite keeps for itself.
 _ALL_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-# A view that is called as a table may be without end.
+# Only tables count: a view with the name of a table may yield rows without end.
 _TABLE = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?"
-# By a word of each database: any of these tables makes it one of a profiler.
+# Tables of profilers' databases: any of them marks a database as a profiler's.
 _KNOWN_TABLES = frozenset({"STRING_IDS", "TASK", "CANN_API", "StepTraceTime", "CommAnalyzerTime", "SESSION_TIME_INFO"})
 _TASKS = (
     "SELECT c.name, c.opType, c.taskType, {times}, t.deviceId, t.streamId, t.modelId, {step}{pipes}"
     " FROM TASK t CROSS JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
 )
-# What had not ended yet has no end.
+# A task that had not ended has no end.
 _TIMES = f"ifnull(t.startNs, {UNKNOWN_NS}), ifnull(t.endNs - t.startNs, {UNKNOWN_NS})"
-# An operator of communication stands for its tasks, as in a summary, and in the order in which all began.
+# As in a summary, an operator of communication stands for its tasks. Tasks and operators are ordered by their begin.
 _COMMUNICATION = (
     " UNION ALL SELECT t.opName, {kind}, NULL, {times}, {device}, 'N/A', {model}, {step}{pipes}"
     " FROM COMMUNICATION_OP t ORDER BY 4"
 )
-# What begins when a step ends is of the next.
+# A task that begins at the end of a step belongs to the next one.
 _STEP = "(SELECT s.id FROM STEP_TIME s WHERE t.startNs >= s.startNs AND t.startNs < s.endNs)"
 _STEP_TIMES = "SELECT id, (endNs - startNs) / 1000.0 FROM STEP_TIME ORDER BY startNs"
 _STEP_PARTS = (
@@ -51,10 +51,11 @@ _STEP_PARTS = (
     " JOIN OVERLAP_ANALYSIS o ON o.startNs >= s.startNs AND o.startNs < s.endNs WHERE o.type < 4"
     " GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
 )
-# By type of OVERLAP_ANALYSIS.
+# Parts of a step by the type in OVERLAP_ANALYSIS.
 _OVERLAPS = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 _COUNTERS = "SELECT s.value, s.id FROM STRING_IDS s WHERE s.id IN (SELECT name FROM TASK_PMU_INFO)"
-# SQLite keeps it in a file. What a task has twice is of several executions of it: of which is not told.
+# Counters by task, in a temporary table that SQLite keeps in a file. A task with one counter twice was executed several
+# times, and its counters cannot be assigned to an execution, so it has none.
 _COUNTERS_TABLE = "CREATE TEMP TABLE pmu (task INTEGER PRIMARY KEY, {})"
 _GATHERED = (
     "INSERT INTO pmu SELECT globalTaskId, {columns} FROM TASK_PMU_INFO"
@@ -71,12 +72,12 @@ _CALLS = (
 
 
 def is_database(beginning: bytes) -> bool:
-    """Whether a file that begins so is a database."""
+    """Return True if a file that begins with these bytes is an SQLite database."""
     return beginning.startswith(MAGIC)
 
 
 def has_known_table(file: Path) -> bool:
-    """Whether a database has a table of a profiler; one that cannot be read may have."""
+    """Return True if a database has a profiler's table, or cannot be read."""
     try:
         with closing(_opened(file)) as connection:
             return any(_has(connection, name) for name in _KNOWN_TABLES)
@@ -85,12 +86,12 @@ def has_known_table(file: Path) -> bool:
 
 
 def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -> None:
-    """Bring its tables into the draft, each as a file of its own.
+    """Add the tables of a database to the draft, each as a file of its own.
 
-    Raises ResultError where it cannot be read, and at last for tables that are not as they should.
+    Raises ResultError if the database cannot be read, and at the end for its damaged tables.
     """
     hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
-    odd: list[str] = []
+    problems: list[str] = []
     damaged: set[bytes] = set()
 
     def text(data: bytes) -> str:
@@ -113,22 +114,22 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
                     )
                     _import_table(draft, log, connection, name, has_kernels=has_kernels)
                 except (sqlite3.Error, *ODD_VALUES) as error:
-                    odd.append(f"{name}: {error}")
+                    problems.append(f"{name}: {error}")
             end, size = _end_of(connection, file), file.stat().st_size
     except sqlite3.Error as error:
         raise ResultError(file, 0, f"the database cannot be read: {error}", hint=hint) from error
     if damaged:
-        odd.append(f"{len(damaged):,} texts are not UTF-8, which are here with \N{REPLACEMENT CHARACTER} in them")
+        problems.append(f"{len(damaged):,} texts are not UTF-8, which are here with \N{REPLACEMENT CHARACTER} in them")
     if size > end:
-        odd.append(f"{size - end:,} bytes from byte {end:,} on stand behind the end of the database")
-    if odd:
-        what = f"what cannot be read, or is not understood: {'; '.join(odd)}; what else it has is here"
-        unread = (end, size, size - end) if size > end else (None, None, len(odd))
+        problems.append(f"{size - end:,} bytes from byte {end:,} on stand behind the end of the database")
+    if problems:
+        what = f"what cannot be read, or is not understood: {'; '.join(problems)}; what else it has is here"
+        unread = (end, size, size - end) if size > end else (None, None, len(problems))
         raise ResultError(file, 0, what, hint=hint, unread=unread)
 
 
 def _end_of(connection: sqlite3.Connection, file: Path) -> int:
-    """Where the database ends in its file; what a log beside it has yet to write there is not known."""
+    """Return the offset at which the database ends in its file; the file's size if a log may still extend it."""
     if file.with_name(f"{file.name}-wal").exists():
         return file.stat().st_size
     (pages,), (page_bytes,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
@@ -136,17 +137,20 @@ def _end_of(connection: sqlite3.Connection, file: Path) -> int:
 
 
 def _opened(file: Path) -> sqlite3.Connection:
-    # SQLite makes files beside a database of this mode, even to read it. Where nobody has it open they are not there,
-    # and it is told that nothing changes; else what another program writes meanwhile is not seen half.
+    # SQLite creates files beside a database in this mode even to read it. If these files are missing, no program has
+    # the
+    # database open: it is opened as immutable, which creates nothing. Otherwise SQLite's own locking shows whole
+    # transactions of a program that writes meanwhile.
     with file.open("rb") as data:
         has_write_ahead_log = data.read(WAL_PLACE + 1)[WAL_PLACE:] == WAL_MODE
     is_still = has_write_ahead_log and not file.with_name(f"{file.name}-wal").exists()
     uri = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if is_still else ''}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    # Its schema is somebody else's work: no function that can do harm is called by it.
+    # The schema comes from a stranger, and must not call functions that could do harm.
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW_BYTES)
     connection.execute(f"PRAGMA busy_timeout = {OTHERS_BUSY_MS}")
+    # One transaction shows the same state of the database to all queries.
     connection.execute("BEGIN")
     return connection
 
@@ -162,21 +166,21 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
     finally:
         draft.end_file(log, "table", name, header, count)
     if has_kernels and name == "TASK" and _has(connection, "COMPUTE_TASK_INFO"):
-        named = _Named(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
+        named = _KernelNames(connection.execute("SELECT id, ifnull(value, 'N/A') FROM STRING_IDS"))
         counters = _gather_counters(connection)
         for tasks in _fetched(connection.execute(_kernels_query(connection, counters))):
             draft.add_kernels(log, _kernels(tasks, named, counters))
-    elif name == "CANN_API" and "calls" not in draft.told():
+    elif name == "CANN_API" and "calls" not in draft.figures_taken():
         for row in connection.execute(_CALLS):
-            draft.add_calls(Called(*row))
-    elif name == "StepTraceTime" and "steps" not in draft.told():
+            draft.add_calls(CallTotals(*row))
+    elif name == "StepTraceTime" and "steps" not in draft.figures_taken():
         _add_steps(draft, log, connection)
-    elif name == "STEP_TIME" and "steps" not in draft.told() and not _has(connection, "StepTraceTime"):
+    elif name == "STEP_TIME" and "steps" not in draft.figures_taken() and not _has(connection, "StepTraceTime"):
         _add_timed_steps(draft, log, connection)
 
 
 def _kernels_query(connection: sqlite3.Connection, counters: Sequence[str]) -> str:
-    """Tasks and operators of communication, with their step and the gathered counters, as far as there are any."""
+    """Return SQL for tasks and operators of communication, with their steps and gathered counters, if there are any."""
     step = _STEP if _has(connection, "STEP_TIME") else "NULL"
     tasks = _TASKS.format(times=_TIMES, step=step, pipes="".join(f", p.c{place}" for place in range(len(counters))))
     columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(COMMUNICATION_OP)")}
@@ -184,17 +188,17 @@ def _kernels_query(connection: sqlite3.Connection, counters: Sequence[str]) -> s
     if not columns:
         return tasks
     kind = "t.opType" if "opType" in columns else "NULL"
-    # Older ones do not tell the device, and are of one.
+    # Older databases lack the device, and come from one device.
     device = "t.deviceId" if "deviceId" in columns else "(SELECT deviceId FROM TASK LIMIT 1)"
     pipes = ", NULL" * len(counters)
     more = {"kind": kind, "device": device, "model": NO_MODEL}
     return tasks + _COMMUNICATION.format(times=_TIMES, step=step, pipes=pipes, **more)
 
 
-class _Named(dict[tuple[Any, ...], tuple[str, str]]):
-    """Name and type of a kernel, by their numbers and its unit's: what is missing is the unit.
+class _KernelNames(dict[tuple[Any, ...], tuple[str, str]]):
+    """Name and type of a kernel by the numbers of both and of its unit; the unit replaces a missing text.
 
-    As a join it takes several times as long.
+    A join in SQL takes several times as long.
     """
 
     def __init__(self, texts: Iterable[tuple[int, str]]) -> None:
@@ -202,7 +206,7 @@ class _Named(dict[tuple[Any, ...], tuple[str, str]]):
         self._texts = dict(texts)
 
     def __missing__(self, key: tuple[Any, ...]) -> tuple[str, str]:
-        """Look it up."""
+        """Return the name and type for numbers that come for the first time."""
         name, kind, unit = key
         unit_text = self._texts.get(unit, "N/A")
         type_text = type_on(unit_text, self._texts.get(kind, unit_text))
@@ -210,39 +214,42 @@ class _Named(dict[tuple[Any, ...], tuple[str, str]]):
         return found
 
 
-def _kernels(rows: Sequence[tuple[Any, ...]], named: _Named, counters: Sequence[str]) -> Kernels:
-    """Rows of the tasks, with names in the place of their numbers."""
+def _kernels(rows: Sequence[tuple[Any, ...]], named: _KernelNames, counters: Sequence[str]) -> Kernels:
+    """Return rows of tasks as columns, with names in place of their numbers."""
     names, types, units, starts, durations, devices, streams, models, steps, *values = zip(*rows, strict=True)
     there = {*devices, *streams, *models, *steps}
     texts = {number: "" if number is None else str(number) for number in there}.__getitem__
     name_texts, type_texts = zip(*map(named.__getitem__, zip(names, types, units, strict=True)), strict=True)
     by_name = {name: np.array(column, np.float64) for name, column in zip(counters, values, strict=True)}
     return Kernels(
-        Texts.of(name_texts),
-        Texts.of(type_texts),
+        TextColumn.of(name_texts),
+        TextColumn.of(type_texts),
         np.array(starts, np.int64),
         np.array(durations, np.int64),
-        Texts.of(list(map(texts, devices))),
-        Texts.of(list(map(texts, streams))),
-        Texts.of(list(map(texts, models))),
-        Texts.of(list(map(texts, steps))),
+        TextColumn.of(list(map(texts, devices))),
+        TextColumn.of(list(map(texts, streams))),
+        TextColumn.of(list(map(texts, models))),
+        TextColumn.of(list(map(texts, steps))),
         largest_shares(by_name, len(rows)) if by_name else [],
     )
 
 
 def _add_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
-    """Steps of `analysis.db`, in µs."""
+    """Add the steps of `analysis.db`; its times are µs."""
     cursor = connection.execute("SELECT * FROM StepTraceTime")
     header = [column[0] for column in cursor.description]
     known, at = places(header, families().steps), places(header, families().columns)
     for row in cursor:
         parts = {name: float(row[place]) for name, place in known.items() if row[place] is not None}
         device, step = str(row[at["device"]]) if "device" in at else "", str(row[at["step"]])
-        draft.add_step(log, "N/A" if step in NOT_KNOWN else step, {"": _whole(parts), **parts}, device=device)
+        draft.add_step(log, "N/A" if step in NOT_KNOWN else step, {"": _sum_of_parts(parts), **parts}, device=device)
 
 
 def _add_timed_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
-    """Steps by when they began and ended, in µs; one whose parts are known is as long as these, as in `analysis.db`."""
+    """Add steps by their begins and ends, in µs.
+
+    A step with known parts is as long as the sum of these, as in `analysis.db`.
+    """
     parts: dict[tuple[Any, str], dict[str, float]] = defaultdict(dict)
     known = connection.execute(_STEP_PARTS) if _has(connection, "OVERLAP_ANALYSIS") else ()
     for number, device, kind, time_us in known:
@@ -250,11 +257,11 @@ def _add_timed_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> 
     devices = {device for _, device in parts} or {""}
     for (number, time_us), device in product(connection.execute(_STEP_TIMES), sorted(devices)):
         of_device = parts[number, device]
-        whole = _whole(of_device) or (math.nan if time_us is None else time_us)
+        whole = _sum_of_parts(of_device) or (math.nan if time_us is None else time_us)
         draft.add_step(log, str(number), {"": whole, **of_device}, device=device)
 
 
-def _whole(parts: Mapping[str, float]) -> float:
+def _sum_of_parts(parts: Mapping[str, float]) -> float:
     return sum(parts.get(name, 0.0) for name in ("Computing", "Communication(Not Overlapped)", "Free"))
 
 
@@ -264,14 +271,14 @@ def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _blocks(cursor: sqlite3.Cursor) -> Iterator[tuple[int, str]]:
-    """Numbers of rows and their JSON, fewer rows together than ROWS_PER_BLOCK where these are large."""
+    """Yield numbers of rows with their JSON, fewer than ROWS_PER_BLOCK rows if these are large."""
     count, size, parts = 0, 0, list[str]()
     error: sqlite3.Error | None = None
     is_over = False
     while not is_over:
         rows: list[tuple[Any, ...]] = []
         try:
-            # What came before a damage is in the list.
+            # `extend` has the rows before a damage in the list when the error comes.
             rows.extend(islice(cursor, ROWS_PER_FETCH))
         except sqlite3.Error as damage:
             error = damage
@@ -292,9 +299,9 @@ def _has(connection: sqlite3.Connection, table: str) -> bool:
 
 
 def _gather_counters(connection: sqlite3.Connection) -> list[str]:
-    """Put counters by task, known by the names that columns of a summary have, into columns c0, c1… of their own table.
+    """Create a temporary table of counters by task, with a column c0, c1… for each known counter.
 
-    Returns the names of these columns' counters.
+    Returns the names of the counters in these columns, which are those in the columns of summaries.
     """
     if not _has(connection, "TASK_PMU_INFO"):
         return []

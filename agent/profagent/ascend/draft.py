@@ -1,7 +1,8 @@
-"""What one source comes to: its files as they are, and from these kernels, steps and calls in the store's own tables.
+"""Draft of one source: its files as they are, and the kernels, steps and calls from them in the store's own tables.
 
-A step of a device (without steps: an execution of a graph, or all) is an inference, a stream in it a segment, a kernel
-a record. Times are whole nanoseconds: the clock of these JOBs makes a tick of each.
+A step of a device is an inference, a stream in it a segment, a kernel a record; without steps, an execution of a graph
+is an inference, or everything together is one. Times are whole nanoseconds: the clock of these JOBs makes a tick of
+each.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from profagent.ascend.families import NO_MODEL, NOT_KNOWN
 from profagent.ascend.kernels import (
     NS_PER_US,
     PIPES,
-    Called,
-    Inference,
+    CallTotals,
+    DraftInference,
+    DraftLayers,
+    DraftModels,
+    DraftSegment,
     Kernels,
-    Layers,
-    Models,
     ProgramStep,
-    Segment,
-    Texts,
-    different,
+    TextColumn,
+    distinct_rows,
     step_names,
 )
 from profagent.formats.figure_states import FigureState
@@ -55,60 +56,68 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEVICE_FOLDER = re.compile(r"(?:^|/)device_(\d+)/")
-# With such a clock a tick is a nanosecond.
+# Clock frequency at which one tick, which is 100 cycles, takes a nanosecond.
 _NANOSECOND_CLOCK_MHZ = 100_000
-# Kinds of files: with kernels, and those that are kept as rows only.
+# Kinds of files: those with kernels, and those that are stored as rows only.
 _KERNELS, _ROWS = LogKind.AICORE.value, "ascend"
-# As in the key of an inference.
+# Stream in the key of an inference that has no stream.
 _NO_STREAM = -1
-# The session, JOB and board of a draft.
+# Number of a draft's only session, JOB and board.
 ONE = 1
-# Columns of `write_figures` that no step or call has: what bounds it, its time in an inference, what it is about.
+# Columns of `write_figures` that steps and calls lack: bound, time in an inference, subject.
 _NO_MORE = (None, None, None)
-# What a summary over steps stands under, and parts that lie between the steps.
+# Label of a summary over all steps, and the parts of a step that lie outside of it.
 ALL_STEPS = "all steps"
 _OUTSIDE = frozenset({"Data Aug Bound"})
 
 
 class Draft:
-    """One source on its way into the store. What SQLite refuses raises StoreError."""
+    """Source on its way into the store. Raises StoreError for every error of SQLite."""
 
     def __init__(self, file: Path, store: Path | None, device: str) -> None:
-        """With `store` it is in the store when it is finished, else it is a file to be taken over."""
+        """Begin a draft: in the store itself if `store` is given, else in a file that is taken over later."""
         self._file, self._store, self._device = file, store, device
         self._connection = new_draft(file, store)
-        # Of what goes into the store at once: the numbers there that ours come behind.
+        # Rows that go into the store at once are numbered after those that it has: its last number of each table.
         self._before = last_numbers(self._connection, DRAFT if store is None else STORE)
+        # Schema of the large tables of rows and records.
         self._rows_in = DRAFT if store is None else STORE
         numbers = Numbers.of(self._connection)
         self._logs, self._ledger = LogRows(self._connection, ONE, numbers), LedgerRows(self._connection, ONE, ONE)
         self._records = RecordRows(self._connection, ONE, ONE, numbers)
+        # Files by their number, and the device of each file.
         self._files: dict[int, LogRow] = {}
-        self._models = Models(self._model_number)
-        self._layers = Layers(self._models)
-        self._inferences: dict[tuple[int, int | str, int | str], Inference] = {}
-        self._segments: list[Segment] = []
+        # Models and layers get their numbers at their first kernel.
+        self._models = DraftModels(self._model_number)
+        self._layers = DraftLayers(self._models)
+        # Inferences by model, device and step.
+        self._inferences: dict[tuple[int, int | str, int | str], DraftInference] = {}
+        # Segments by their number, which starts at 1.
+        self._segments: list[DraftSegment] = []
         self._devices: dict[int, str] = {}
-        # By file, and by device, stream, model and step: a file's records are those of its own segments.
-        self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
-        # By file: how many records it has.
-        self._counts: dict[int, int] = defaultdict(int)
+        # Number of a segment by file, and by device, stream, model and step: files do not share segments.
+        self._segment_number: dict[tuple[int, tuple[str, ...]], int] = {}
+        # Number of records of each file.
+        self._record_counts: dict[int, int] = defaultdict(int)
+        # Times in µs of each step and of each of its parts, and the file that they come from.
         self._steps: dict[tuple[ProgramStep, str], list[float]] = defaultdict(list)
         self._step_files: dict[tuple[ProgramStep, str], int] = {}
-        self._calls: dict[tuple[str, str], Called] = {}
+        # Totals of calls by function and level.
+        self._calls: dict[tuple[str, str], CallTotals] = {}
+        # True once a kernel has a share of one of PIPES.
         self._has_pipes = False
-        # Shares of PIPES of one kernel, and of how many rows they are.
+        # Shares of PIPES of the only kernel, with the number of rows that each was computed from.
         self._shares: list[tuple[NDArray[np.float64], int]] = []
-        # By file: how many kernels and steps have no duration.
+        # Number of kernels and steps of each file that have no duration.
         self._untimed: dict[int, int] = defaultdict(int)
-        # By file: how many kernels have no start.
+        # Number of kernels of each file that have no start.
         self._unplaced: dict[int, int] = defaultdict(int)
         self.rows = self.kernels = self.losses = self.notes = 0
-        # Of its files; the tables of a database are one.
+        # Families of the files; the tables of a database count as one.
         self.families: list[str] = []
 
     def begin_file(self, path: str, size: int, *, has_kernels: bool = False) -> int:
-        """Note a file, or a table of a database; returns its number."""
+        """Register a file, or a table of a database, and return its number."""
         row = self._logs.add_file(path, _KERNELS if has_kernels else _ROWS, size)
         self._files[row.number] = row
         found = DEVICE_FOLDER.search(path)
@@ -116,35 +125,37 @@ class Draft:
         return row.number
 
     def begin_table(self, log: int, line: int) -> int:
-        """Note a further table of a file, whose header stands in that line; returns its number."""
+        """Register another table of a file, whose header stands in this line, and return its number."""
         file = self._files[log]
         return self.begin_file(f"{file.path} from line {line}", 0, has_kernels=file.kind == _KERNELS)
 
     def add_block(self, log: int, first: int, rows: int, cells: str) -> None:
-        """Keep rows as they are: a JSON array of them."""
+        """Store rows as they are: a JSON array of them, of which `first` is the row number of the first one."""
         of = self._before["log"] + log, self._before["session"] + ONE
-        self._put(f"INSERT INTO {self._rows_in}.ascend_block VALUES (?, ?, ?, ?, ?)", (*of, first, rows, cells))  # noqa: S608
+        self._execute(f"INSERT INTO {self._rows_in}.ascend_block VALUES (?, ?, ?, ?, ?)", (*of, first, rows, cells))  # noqa: S608
         self.rows += rows
 
     def end_file(self, log: int, kind: str, family: str | None, header: Sequence[str], rows: int) -> None:
-        """All of the file has come; a family that is not known is None."""
+        """End a file, with the number of its rows; `family` is None if it is unknown."""
         columns = json.dumps(header, ensure_ascii=False)
         shown = "database" if kind == "table" else family or "other"
         self.families += [shown] if shown not in self.families else []
-        self._put("INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family or "other", columns, rows))
+        self._execute(
+            "INSERT INTO ascend_file VALUES (?, 1, ?, ?, ?, ?)", (log, kind, family or "other", columns, rows)
+        )
         if family is None:
             self.note(log, ledger.entry(ledger.UNKNOWN_FAMILY, f"{rows:,} rows of a {kind}"))
 
     def note(self, log: int | None, entry: Entry) -> None:
-        """Keep an entry of the ledger."""
+        """Add an entry to the ledger."""
         if entry.grade == ledger.LOSS:
             self.losses += entry.count
         else:
             self.notes += entry.count
-        self._have(self._ledger.insert, log, "content", entry)
+        self._write(self._ledger.insert, log, "content", entry)
 
     def add_step(self, log: int, number: str, parts: Mapping[str, float], model: str = "", device: str = "") -> None:
-        """A step's time and those of its parts, in µs; the step itself has no name. NaN is not known."""
+        """Add the time of a step and those of its parts, in µs; the step itself has an empty name. NaN is unknown."""
         step = ProgramStep(
             number, "" if model in NOT_KNOWN else model, self._devices[log] if device in NOT_KNOWN else device
         )
@@ -152,16 +163,17 @@ class Draft:
             if not math.isfinite(time_us):
                 self._untimed[log] += 1
                 continue
-            # A tool that exports iterations one by one writes all steps beside each.
+            # A tool that exports iterations one by one writes all steps beside each: each step is counted from one
+            # file.
             if self._step_files.setdefault((step, name), log) == log:
                 self._steps[step, name].append(time_us)
 
-    def told(self) -> list[str]:
-        """Which of steps and calls are known."""
+    def figures_taken(self) -> list[str]:
+        """Return the names of those of steps and calls that the draft has already."""
         return [name for name, known in (("steps", self._steps), ("calls", self._calls)) if known]
 
-    def add_calls(self, called: Called) -> None:
-        """Calls of a function; further ones of the same are added."""
+    def add_calls(self, called: CallTotals) -> None:
+        """Add the totals of a function's calls to earlier totals of it."""
         before = self._calls.get(called[:2])
         if before is not None:
             count, total = before.times + called.times, before.total + called.total
@@ -171,7 +183,7 @@ class Draft:
         self._calls[called.name, called.level] = called
 
     def add_kernels(self, log: int, kernels: Kernels) -> None:
-        """Kernels of a file, in its order; those without a duration stay rows of the file."""
+        """Add kernels of a file in its order; kernels without a duration remain rows of the file."""
         known = kernels.duration_ns >= 0
         if not known.all():
             self._untimed[log] += int((~known).sum())
@@ -180,17 +192,17 @@ class Draft:
             return
         device, model = kernels.device.known_or(self._devices[log]), kernels.model.known_or(NO_MODEL)
         kernels = kernels._replace(device=device, model=model)
-        keys, _, which = different([model, kernels.name, kernels.type])
+        keys, _, which = distinct_rows([model, kernels.name, kernels.type])
         layers = np.array([self._layers[key] for key in keys])[which]
-        kernels = kernels._replace(step=self._steps_of(kernels, layers))
-        self._write_kernels(log, kernels, layers, self._segments_of(log, kernels))
+        kernels = kernels._replace(step=self._with_steps(kernels, layers))
+        self._write_kernels(log, kernels, layers, self._segment_numbers(log, kernels))
 
     def add_shares(self, shares: Sequence[float], rows: int) -> None:
-        """The share of each of PIPES in the only kernel, by so many of its cores; NaN is not known."""
+        """Add the shares of PIPES in the only kernel, from this number of rows, which are its cores; NaN is unknown."""
         self._shares.append((np.array(shares), rows))
 
     def _write_shares(self) -> None:
-        """What is told of one kernel is told of that kernel alone."""
+        """Write the shares to the only kernel; if there are several, note that the shares are not counted."""
         shares, weights = (np.array(each) for each in zip(*self._shares, strict=True))
         if self.kernels != 1:
             what = f"shares of pipes, of one kernel, where {self.kernels:,} kernels are told"
@@ -199,15 +211,15 @@ class Draft:
         means = np.average(shares, axis=0, weights=weights).tolist()
         columns = ", ".join(f"{name} = ?" for name in PIPES)
         table = f"{self._rows_in}.aicore"
-        self._put(f"UPDATE {table} SET {columns} WHERE segment = ?", (*means, self._before["segment"] + 1))  # noqa: S608 - names of pipes
+        self._execute(f"UPDATE {table} SET {columns} WHERE segment = ?", (*means, self._before["segment"] + 1))  # noqa: S608 - names of pipes
         self._has_pipes = True
 
-    def _steps_of(self, kernels: Kernels, layers: NDArray[np.int64]) -> Texts:
-        """Each kernel's step: where none is told, which execution of its graph it is of."""
+    def _with_steps(self, kernels: Kernels, layers: NDArray[np.int64]) -> TextColumn:
+        """Return each kernel's step; a kernel without one gets the number of its graph's execution."""
         if "" not in kernels.step.values:
             return kernels.step
         if {*kernels.step.values} == {""} and {*kernels.model.values} == {NO_MODEL}:
-            return Texts.same("#0", len(layers))
+            return TextColumn.same("#0", len(layers))
         steps = kernels.step.all()
         devices, models = kernels.device.all(), kernels.model.all()
         for place, (step, device, model, layer) in enumerate(zip(steps, devices, models, layers.tolist(), strict=True)):
@@ -216,34 +228,40 @@ class Draft:
                 number = times[device, layer]
                 times[device, layer] = number + 1
                 steps[place] = f"#{0 if model == NO_MODEL else number}"
-        return Texts.of(steps)
+        return TextColumn.of(steps)
 
-    def _segments_of(self, log: int, kernels: Kernels) -> NDArray[np.int64]:
-        """Each kernel's segment, by its number; those that are new begin with their first kernel here."""
-        keys, firsts, which = different([kernels.device, kernels.stream, kernels.model, kernels.step])
+    def _segment_numbers(self, log: int, kernels: Kernels) -> NDArray[np.int64]:
+        """Return the number of each kernel's segment; a new segment begins with its first kernel here."""
+        keys, firsts, which = distinct_rows([kernels.device, kernels.stream, kernels.model, kernels.step])
         for key, first in zip(keys, firsts, strict=True):
-            if (log, key) not in self._numbers:
+            if (log, key) not in self._segment_number:
                 self._new_segment(log, key, int(kernels.start_ns[first]))
-        return np.array([self._numbers[log, key] for key in keys])[which]
+        return np.array([self._segment_number[log, key] for key in keys])[which]
 
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Rows of the kernels; their segments end with the last of them."""
+        """Write kernels as records, and extend their segments to the last of them."""
         start, ticks = kernels.start_ns, kernels.duration_ns
         self._unplaced[log] += int((start < 0).sum())
         sequence, before = np.empty_like(ticks), np.empty_like(ticks)
         order = np.argsort(numbers, kind="stable")
         edges = [0, *((np.diff(numbers[order]) != 0).nonzero()[0] + 1).tolist(), len(order)]
         for begin, end in pairwise(edges):
-            ours = order[begin:end]
-            segment = self._segments[int(numbers[ours[0]]) - 1]
-            sequence[ours] = segment.records + np.arange(len(ours))
-            # One whose start is not known stands behind those before it.
-            behind = segment.ticks + np.cumsum(ticks[ours]) - ticks[ours]
-            before[ours] = np.where(start[ours] >= 0, start[ours] - segment.begin_ns, behind)
-            segment.add(start[ours], segment.begin_ns + before[ours] + ticks[ours], int(ticks[ours].sum()))
+            rows_of_segment = order[begin:end]
+            segment = self._segments[int(numbers[rows_of_segment[0]]) - 1]
+            sequence[rows_of_segment] = segment.records + np.arange(len(rows_of_segment))
+            # A kernel with an unknown start is placed after the kernels before it, as if they ran one after another.
+            behind = segment.ticks + np.cumsum(ticks[rows_of_segment]) - ticks[rows_of_segment]
+            before[rows_of_segment] = np.where(
+                start[rows_of_segment] >= 0, start[rows_of_segment] - segment.begin_ns, behind
+            )
+            segment.add(
+                start[rows_of_segment],
+                segment.begin_ns + before[rows_of_segment] + ticks[rows_of_segment],
+                int(ticks[rows_of_segment].sum()),
+            )
         pipes = {name: pipe for name, pipe in zip(PIPES, kernels.pipes, strict=False) if not np.isnan(pipe).all()}
         columns = {
-            "record": self._keys_of(log, len(ticks)),
+            "record": self._next_keys(log, len(ticks)),
             "segment": numbers + self._before["segment"],
             "sequence": sequence,
             "layer_index": layers,
@@ -251,27 +269,27 @@ class Draft:
             "ticks_before": before,
             **pipes,
         }
-        self._have(insert_rows, self._connection, f"{self._rows_in}.aicore", columns)
+        self._write(insert_rows, self._connection, f"{self._rows_in}.aicore", columns)
         self._has_pipes = self._has_pipes or bool(pipes)
         self.kernels += len(ticks)
 
-    def _keys_of(self, log: int, count: int) -> NDArray[np.int64]:
-        """Keys of the file's next records."""
-        first = self._counts[log]
-        self._counts[log] += count
+    def _next_keys(self, log: int, count: int) -> NDArray[np.int64]:
+        """Return keys for the next records of a file."""
+        first = self._record_counts[log]
+        self._record_counts[log] += count
         keys = self._records.keys(self._files[log], np.arange(first, first + count))
         return keys + self._before["part"] * RECORDS_PER_PART
 
     def _new_segment(self, log: int, key: tuple[str, ...], start_ns: int) -> None:
         device, stream, model, step = key
         of = self._models[model].number, _number(device), _number(step)
-        inference = self._inferences.setdefault(of, Inference(len(self._inferences) + 1))
-        number = self._numbers[log, key] = len(self._segments) + 1
+        inference = self._inferences.setdefault(of, DraftInference(len(self._inferences) + 1))
+        number = self._segment_number[log, key] = len(self._segments) + 1
         net = int(stream) if _is_number(stream) else 0
-        self._segments.append(Segment(number, log, inference, net, max(start_ns, 0)))
+        self._segments.append(DraftSegment(number, log, inference, net, max(start_ns, 0)))
 
     def times_us(self) -> tuple[int, int] | None:
-        """When the first kernel began and the last ended; None where no wall clock tells it."""
+        """Return when the first kernel began and the last one ended; None if no kernel has a wall-clock time."""
         starts_us = [(each.start_ns or 0) // NS_PER_US for each in self._inferences.values()]
         known_us = [start_us for start_us in starts_us if start_us >= FIRST_WALL_US]
         return (min(known_us), max(each.end_ns for each in self._segments) // NS_PER_US) if known_us else None
@@ -279,7 +297,7 @@ class Draft:
     def finish(
         self, identity: str, name: str, address: str, times_us: tuple[int, int], labels: Mapping[str, str]
     ) -> int | None:
-        """Write what follows from all of it, and make it a draft, or the session of the store that is returned."""
+        """Write everything that follows from all files; return the session, or None for a draft in a file."""
         for log, untimed in self._untimed.items():
             what = f"{untimed:,} kernels or steps have no duration: they are rows only"
             self.note(log, ledger.entry(ledger.NOT_COUNTED, what, count=untimed))
@@ -302,23 +320,23 @@ class Draft:
             decoded_with=used,
             labels=labels,
         )
-        self._have(add_ended_session, self._connection, start, times_us[1])
-        self._put(
+        self._write(add_ended_session, self._connection, start, times_us[1])
+        self._execute(
             "INSERT INTO job (job, board, name, directory, state, family, frequency_mhz, caught_up)"
             " VALUES (1, 1, ?, ?, 'finished', 'ascend', ?, 1)",
             (name, address, _NANOSECOND_CLOCK_MHZ),
         )
-        self._put("INSERT INTO session_job VALUES (1, 1)")
-        self._have(self._write_files)
-        self._have(self._write_inferences)
-        self._have(write_figures, self._connection, ONE, self._figures(), ())
+        self._execute("INSERT INTO session_job VALUES (1, 1)")
+        self._write(self._write_files)
+        self._write(self._write_inferences)
+        self._write(write_figures, self._connection, ONE, self._figures(), ())
         session = None if self._store is None else take_over(self._connection)
-        self._put("COMMIT")
+        self._execute("COMMIT")
         self._connection.close()
         return session
 
     def abandon(self) -> None:
-        """Let go of it."""
+        """Close the draft without a commit."""
         self._connection.close()
 
     def _model_number(self, name: str) -> int:
@@ -327,7 +345,7 @@ class Draft:
         return self._logs.model(shown, model_id)
 
     def _write_files(self) -> None:
-        """The files, and the models whose kernels they have."""
+        """Write the files, and the models whose kernels they contain."""
         for number, model in self._models.by_number.items():
             self._logs.use(number, _KERNELS)
             layers = ((index, 0, index, *layer) for layer, index in model.layers.items())
@@ -352,7 +370,7 @@ class Draft:
         self._records.write()
 
     def _figures(self) -> Iterable[tuple[Any, ...]]:
-        """Of steps and calls, as `stats` tells them; first a summary over the steps of a model on a device."""
+        """Yield the figures of steps and calls for `stats`, first those over all steps of a model on a device."""
         names = step_names({step for step, _ in self._steps})
         several = {of for of, number in Counter(step[1:] for step in names).items() if number > 1}
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -371,11 +389,11 @@ class Draft:
             called = (each.times, each.total, each.mean, None, None, None, None, each.most, share)
             yield ("api", place, "us", (each.name, each.level), *called, *_NO_MORE)
 
-    def _put(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        return self._have(self._connection.execute, sql, values)
+    def _execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        return self._write(self._connection.execute, sql, values)
 
-    def _have(self, function: Callable[..., T], *arguments: object) -> T:
-        """Call what writes."""
+    def _write(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function that writes. Raises StoreError in place of sqlite3.Error."""
         try:
             return function(*arguments)
         except sqlite3.Error as error:
@@ -383,7 +401,7 @@ class Draft:
 
 
 def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tuple[float | None, ...]:
-    """The figures of a step or a part of it, and its share of the whole, None where it does not lie inside of it."""
+    """Return the figures of a step or a part, with its share of the whole; None if it lies outside of the step."""
     total, middle = float(values.sum()), float(np.median(values))
     return (
         len(values),
@@ -397,10 +415,11 @@ def _step_figures(name: str, values: NDArray[np.float64], whole_us: float) -> tu
     )
 
 
-def _segment_row(segment: Segment) -> tuple[Any, ...]:
+def _segment_row(segment: DraftSegment) -> tuple[Any, ...]:
     begin_ns = None if segment.inference.start_ns is None else segment.begin_ns
     of = segment.number, segment.log, segment.inference.number, _KERNELS, segment.number - 1, segment.net
-    # Kernels of several streams stand among each other: how many each has does not say which they are.
+    # The records of a file mix the kernels of several streams, so a count of records does not tell which of them are
+    # the segment's.
     return (*of, *_times_us(begin_ns, segment.end_ns), segment.ticks, None)
 
 
@@ -409,14 +428,14 @@ def _times_us(begin_ns: int | None, end_ns: int) -> tuple[int | None, int | None
 
 
 def _number(text: str) -> int | str:
-    """A device or step by its number; what has none that the store holds as it is."""
+    """Return the number of a device or step, or its text if it is no number that the store can hold."""
     return int(text) if _is_number(text) else text
 
 
-def _numbered(told: Sequence[int | str]) -> dict[int | str, int]:
-    """The number of each; those that have none come behind all others."""
-    behind = count(max((each for each in told if isinstance(each, int)), default=-1) + 1)
-    return {each: each if isinstance(each, int) else next(behind) for each in dict.fromkeys(told)}
+def _numbered(names: Sequence[int | str]) -> dict[int | str, int]:
+    """Return a number for each device or step; those without a number get numbers above all others."""
+    behind = count(max((each for each in names if isinstance(each, int)), default=-1) + 1)
+    return {each: each if isinstance(each, int) else next(behind) for each in dict.fromkeys(names)}
 
 
 def _is_number(text: str) -> bool:

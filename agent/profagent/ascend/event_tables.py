@@ -1,4 +1,4 @@
-"""Slices of a profiler's database, from its tables as they were kept: host calls, communication, overlap, steps."""
+"""Slices of a profiler's database from its stored tables: host calls, communication, overlap, steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TableSlice(NamedTuple):
-    """A row that is drawn; `device` is empty for one of the host, -1 is a time that is not known."""
+    """Slice that a row is drawn as; `device` is empty for slices of the host, and a time of -1 is unknown."""
 
     database: str
     process: str
@@ -28,10 +28,10 @@ class TableSlice(NamedTuple):
     args: str
 
 
-class _Drawn(NamedTuple):
-    """How rows of a table are drawn: as which process, and which columns tell name and thread.
+class _RowDrawing(NamedTuple):
+    """Drawing of a table's rows: their process, and the columns with their name and thread.
 
-    `noun` stands before a name that is a number, because the database has no text for it.
+    `noun` precedes a name that is a number because the database has no text for it.
     """
 
     process: str
@@ -41,17 +41,17 @@ class _Drawn(NamedTuple):
 
 
 _TABLES = {
-    "CANN_API": _Drawn("CANN", "name", "globalTid"),
-    "PYTORCH_API": _Drawn("Python", "name", "globalTid"),
-    "OSRT_API": _Drawn("OS Runtime API", "name", "globalTid"),
-    "MSTX_EVENTS": _Drawn("MsprofTx", "message", "globalTid"),
-    "COMMUNICATION_OP": _Drawn("Communication", "opName", "groupName"),
-    "OVERLAP_ANALYSIS": _Drawn("Overlap Analysis", "type", "type", noun="type"),
-    "STEP_TIME": _Drawn("Steps", "id", "", noun="step"),
+    "CANN_API": _RowDrawing("CANN", "name", "globalTid"),
+    "PYTORCH_API": _RowDrawing("Python", "name", "globalTid"),
+    "OSRT_API": _RowDrawing("OS Runtime API", "name", "globalTid"),
+    "MSTX_EVENTS": _RowDrawing("MsprofTx", "message", "globalTid"),
+    "COMMUNICATION_OP": _RowDrawing("Communication", "opName", "groupName"),
+    "OVERLAP_ANALYSIS": _RowDrawing("Overlap Analysis", "type", "type", noun="type"),
+    "STEP_TIME": _RowDrawing("Steps", "id", "", noun="step"),
 }
-# The upper half is the process.
+# A global thread id has the process in its upper half.
 _TID_BITS = 0xFFFFFFFF
-# Columns that are numbers of texts, by the table that has these.
+# Table with the texts of each column that holds their numbers.
 _STRINGS = "STRING_IDS"
 _TEXTS = dict.fromkeys(
     ("name", "message", "opName", "groupName", "opType", "algType", "inputShapes", "inputDtypes"), _STRINGS
@@ -59,13 +59,14 @@ _TEXTS = dict.fromkeys(
 _KINDS = {"OVERLAP_ANALYSIS": "ENUM_OVERLAP_ANALYSIS_TYPE"}
 _API_KINDS = "ENUM_API_TYPE"
 _LEFT_OUT = frozenset({"startNs", "endNs", "id", "depth"})
-# By database and table.
-_Texts = dict[tuple[str, str], dict[Any, str]]
+# Texts by their number, by database and table.
+_TextTables = dict[tuple[str, str], dict[Any, str]]
 
 
 def slices_of_tables(connection: sqlite3.Connection, session: int) -> Iterator[list[TableSlice]]:
-    """Yield those of a session, a block of a table after the other."""
-    texts: _Texts = {}
+    """Yield the slices of a session's tables, block by block."""
+    texts: _TextTables = {}
+    # The texts of all databases are needed before the first slice, and may stand after its table.
     for database, table, columns, rows in _blocks(connection, session, (_STRINGS, _API_KINDS, *_KINDS.values())):
         if "id" not in columns or not {"name", "value"} & {*columns}:
             continue
@@ -83,13 +84,13 @@ def slices_of_tables(connection: sqlite3.Connection, session: int) -> Iterator[l
 def _blocks(
     connection: sqlite3.Connection, session: int, tables: Iterable[str]
 ) -> Iterator[tuple[str, str, list[str], list[Row]]]:
-    # A block is large enough to be a page.
+    # Rows are fetched one by one, because each is a whole block of rows.
     for path, table, columns, cells in connection.execute(_blocks_of_tables(tables), (session,)):
         yield path.rpartition("/")[0], table, msgspec.json.decode(columns), msgspec.json.decode(cells)
 
 
 def _blocks_of_tables(tables: Iterable[str]) -> str:
-    """SQL for rows of a database's tables, a block after the other: path, table, columns and JSON array."""
+    """Return SQL for the rows of a database's tables block by block: path, table, columns and JSON array."""
     names = ", ".join(f"'{table}'" for table in tables)
     return f"""
 SELECT l.shown_path, f.family, f.columns, t.cells
@@ -103,7 +104,11 @@ def _text_table(table: str, column: str) -> str:
 
 
 def _slices(
-    database: str, drawn: _Drawn, columns: Sequence[str], rows: Sequence[Row], texts: Mapping[str, Mapping[Any, str]]
+    database: str,
+    drawn: _RowDrawing,
+    columns: Sequence[str],
+    rows: Sequence[Row],
+    texts: Mapping[str, Mapping[Any, str]],
 ) -> Iterator[TableSlice]:
     at = {column: place for place, column in enumerate(columns)}
     if not {"startNs", "endNs", drawn.name} <= at.keys():
@@ -113,11 +118,11 @@ def _slices(
         value = row[at[column]]
         return texts[column].get(value, value) if column in texts else value
 
-    told = [column for column in columns if column not in {*_LEFT_OUT, drawn.name, drawn.thread}]
+    argument_columns = [column for column in columns if column not in {*_LEFT_OUT, drawn.name, drawn.thread}]
     for row in rows:
         start, end = (_time_ns(row[at[column]]) for column in ("startNs", "endNs"))
         name = shown(row, drawn.name)
-        args = {column: value for column in told if (value := shown(row, column)) is not None}
+        args = {column: value for column in argument_columns if (value := shown(row, column)) is not None}
         yield TableSlice(
             database,
             drawn.process,
@@ -130,14 +135,13 @@ def _slices(
         )
 
 
-def _thread(drawn: _Drawn, value: Any) -> str:
+def _thread(drawn: _RowDrawing, value: Any) -> str:
     if drawn.thread == "globalTid" and isinstance(value, int):
         return f"thread {value & _TID_BITS}"
     return value if isinstance(value, str) else f"{drawn.noun} {value}"
 
 
 def _time_ns(value: Any) -> int:
-    """A time, which some tables have as a text."""
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -1,8 +1,8 @@
-"""What timelines of other tools had beside kernels: host calls, communication, overlap, counters, instants.
+"""Events of other tools' timelines besides kernels: host calls, communication, overlap, counters, instants.
 
-Where there is no timeline, tables of a database tell the slices. Events are kept as text, in the order of the file: a
-temporary table puts them in the order of time, on the disk. Memory holds the names of processes, threads and layers,
-and a page of events.
+Without a timeline, the tables of a database provide slices. Events are stored as text, in the order of the file; a
+temporary table on the disk puts them in the order of time. Memory holds the names of processes, threads and layers, and
+one page of events.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Key = TypeVar("Key")
 _SLICE, _INSTANT, _COUNTER, _METADATA = "X", "i", "C", "M"
 _PHASES = {"X": _SLICE, "i": _INSTANT, "I": _INSTANT, "C": _COUNTER, "M": _METADATA}
 _NAMES = frozenset({"process_name", "process_labels", "thread_name"})
-# What an event is called whose file gives it no category.
+# Category of events that have none in their file.
 _CATEGORY = "timeline"
 _NO_ARGS = "{}"
-# The timelines beside them have nothing that these do not have.
+# Timelines with all events of the other timelines beside them.
 _WHOLE = frozenset({"msprof", "trace_view"})
 _TABLES = """
 DROP VIEW IF EXISTS temp.ascend_events;
@@ -56,7 +56,7 @@ FROM ascend_event JOIN ascend_track USING (track) WHERE phase = 'C';
 """
 _ADD = "INSERT INTO temp.ascend_event VALUES (?, ?, ?, ?, ?, ?)"
 _ADD_TRACK = "INSERT INTO temp.ascend_track VALUES (?, ?, ?, ?)"
-# Files of timelines of a session, a block after the other: family, path and JSON array of events.
+# Timelines of a session, block by block: family, path and JSON array of events.
 _TIMELINES = """
 SELECT f.family, l.shown_path, t.cells
 FROM ascend_file f JOIN log l USING (log) JOIN ascend_block t ON t.log = f.log
@@ -67,8 +67,8 @@ SELECT DISTINCT y.name FROM session_job s JOIN model m USING (job) JOIN layer y 
 """
 
 
-class _Event(msgspec.Struct):
-    """An event, with its arguments as they are written."""
+class _StoredEvent(msgspec.Struct):
+    """Event whose arguments remain text."""
 
     name: str = ""
     ph: str = ""
@@ -80,54 +80,57 @@ class _Event(msgspec.Struct):
     args: msgspec.Raw = msgspec.Raw(_NO_ARGS.encode())
 
 
-_EVENTS: Final = msgspec.json.Decoder(list[_Event])
-_ODD: Final = _Event()
+_EVENTS: Final = msgspec.json.Decoder(list[_StoredEvent])
+_ODD: Final = _StoredEvent()
 
 
-class _Process(NamedTuple):
-    """A process of a timeline: `place` is its file, or the folder of files that go on with each other."""
+class _TimelineProcess(NamedTuple):
+    """Process of a timeline. `place` is the timeline's file, or the folder of files that continue each other."""
 
     place: str
     pid: str
     is_whole: bool
 
 
-class _Track(NamedTuple):
-    """What is drawn as one: the slices or instants of a thread, or a counter; `of` is a thread, or its name."""
+class _TimelineTrack(NamedTuple):
+    """Slices or instants of a thread, or a counter; `of` is the thread, or the name of the counter."""
 
     phase: str
-    process: _Process
+    process: _TimelineProcess
     of: str
 
 
 def gather(connection: sqlite3.Connection, session: int) -> int:
-    """Put the events of a session's timelines that are none of its layers into temporary tables, and views of these.
+    """Fill temporary tables with the events of a session that are none of its layers, and make views of them.
 
-    Returns how many events have no time.
+    Returns the number of events without a time.
     """
     run_script(connection, _TABLES)
-    events = _Events(connection, session)
+    events = _SessionEvents(connection, session)
     events.gather()
     run_script(connection, _VIEWS.format(session=session))
     return events.unplaced
 
 
-class _Events:
-    """The events of a session's timelines that are none of its layers. `unplaced` counts those that have no time."""
+class _SessionEvents:
+    """Events of a session's timelines that are none of its layers; `unplaced` counts events without a time."""
 
     def __init__(self, connection: sqlite3.Connection, session: int) -> None:
         self.unplaced = 0
         self._connection, self._session = connection, session
-        self._tracks: dict[_Track, int] = {}
-        # What metadata events say of processes, and of threads.
-        self._said: dict[tuple[str, _Process, str], str] = {}
+        # Number of each track, in the order of their first events.
+        self._tracks: dict[_TimelineTrack, int] = {}
+        # Names and labels from metadata events, by kind, process and thread.
+        self._titles_by_key: dict[tuple[str, _TimelineProcess, str], str] = {}
+        # Names of the session's layers, which the trace draws from records.
         self._layers = {name for (name,) in connection.execute(_LAYERS, (session,))}
 
     def gather(self) -> None:
         self._gather_timelines()
         if not any(track.process.is_whole for track in self._tracks):
             self._gather_tables()
-        self._drop_what_is_there_twice()
+        # Names of processes may follow their events, so duplicates are known only at the end.
+        self._drop_duplicates()
         processes, threads = self._titles()
         rows = [
             (number, track.phase, processes[track.process], threads.get((track.process, track.of), ""))
@@ -142,7 +145,7 @@ class _Events:
             events = decoded_events(cells, _EVENTS, _ODD)
             self.unplaced += sum(event is _ODD for event in events)
             pids = {event.pid for event in events}
-            found = self._rows(events, {pid: _Process(place, str(pid), is_whole) for pid in pids})
+            found = self._rows(events, {pid: _TimelineProcess(place, str(pid), is_whole) for pid in pids})
             self._connection.executemany(_ADD, found)
 
     def _gather_tables(self) -> None:
@@ -151,9 +154,9 @@ class _Events:
             self.unplaced += len(slices) - len(found)
             self._connection.executemany(_ADD, found)
 
-    def _rows(self, events: Sequence[_Event], processes: Mapping[Any, _Process]) -> list[Row]:
+    def _rows(self, events: Sequence[_StoredEvent], processes: Mapping[Any, _TimelineProcess]) -> list[Row]:
         tracks: list[int] = []
-        shown: list[_Event] = []
+        shown: list[_StoredEvent] = []
         known: dict[tuple[Any, ...], int] = {}
         for event in events:
             phase = _PHASES.get(event.ph)
@@ -163,7 +166,7 @@ class _Events:
                 of = event.name if phase == _COUNTER else event.tid
                 key = phase, event.pid, of
                 if key not in known:
-                    track = _Track(phase, processes[event.pid], str(of))
+                    track = _TimelineTrack(phase, processes[event.pid], str(of))
                     known[key] = self._tracks.setdefault(track, len(self._tracks))
                 tracks.append(known[key])
                 shown.append(event)
@@ -178,57 +181,57 @@ class _Events:
         return rows
 
     def _row(self, each: TableSlice) -> Row:
-        process = _Process(each.database, f"{each.process} {each.device}", is_whole=False)
-        self._said["process_name", process, ""] = each.process
-        self._said["thread_name", process, each.thread] = each.thread
+        process = _TimelineProcess(each.database, f"{each.process} {each.device}", is_whole=False)
+        self._titles_by_key["process_name", process, ""] = each.process
+        self._titles_by_key["thread_name", process, each.thread] = each.thread
         if each.device:
-            self._said["process_labels", process, ""] = f"NPU {each.device}"
-        track = self._tracks.setdefault(_Track(_SLICE, process, each.thread), len(self._tracks))
+            self._titles_by_key["process_labels", process, ""] = f"NPU {each.device}"
+        track = self._tracks.setdefault(_TimelineTrack(_SLICE, process, each.thread), len(self._tracks))
         return track, each.start_ns, each.end_ns, each.name, _CATEGORY, each.args
 
-    def _take_name(self, process: _Process, event: _Event) -> None:
-        if event.name in _NAMES and isinstance(said := msgspec.json.decode(event.args), dict):
+    def _take_name(self, process: _TimelineProcess, event: _StoredEvent) -> None:
+        if event.name in _NAMES and isinstance(names := msgspec.json.decode(event.args), dict):
             of = str(event.tid) if event.name == "thread_name" else ""
-            if text := said.get("name", said.get("labels")):
-                self._said.setdefault((event.name, process, of), str(text))
+            if text := names.get("name", names.get("labels")):
+                self._titles_by_key.setdefault((event.name, process, of), str(text))
 
-    def _is_layer(self, process: _Process, event: _Event) -> bool:
-        """Whether it is a task of the device that the session has as a layer of an inference."""
+    def _is_layer(self, process: _TimelineProcess, event: _StoredEvent) -> bool:
+        """Return True for a task of the device, which the session has as a layer of an inference."""
         return event.name in self._layers and b'"Task Type"' in bytes(event.args) and self._name(process) in WITH_TASKS
 
-    def _name(self, process: _Process) -> str | None:
-        return self._said.get(("process_name", process, ""))
+    def _name(self, process: _TimelineProcess) -> str | None:
+        return self._titles_by_key.get(("process_name", process, ""))
 
-    def _drop_what_is_there_twice(self) -> None:
-        """Of several timelines that have a process, one is shown."""
+    def _drop_duplicates(self) -> None:
+        """Drop the tracks of processes that a whole timeline has, too."""
         whole = {self._name(track.process) for track in self._tracks if track.process.is_whole} - {None}
         twice = [track for track in self._tracks if not track.process.is_whole and self._name(track.process) in whole]
         numbers = [(self._tracks.pop(track),) for track in twice]
         self._connection.executemany("DELETE FROM temp.ascend_event WHERE track = ?", numbers)
 
-    def _titles(self) -> tuple[dict[_Process, str], dict[tuple[_Process, str], str]]:
-        """What processes and threads are called: each another name."""
-        forms: dict[_Process, tuple[str, ...]] = {}
-        of_threads: dict[_Process, dict[tuple[_Process, str], tuple[str, ...]]] = {}
+    def _titles(self) -> tuple[dict[_TimelineProcess, str], dict[tuple[_TimelineProcess, str], str]]:
+        """Return the titles of processes and of threads; no two of them are equal."""
+        forms: dict[_TimelineProcess, tuple[str, ...]] = {}
+        of_threads: dict[_TimelineProcess, dict[tuple[_TimelineProcess, str], tuple[str, ...]]] = {}
         for phase, process, thread in self._tracks:
             name = self._name(process) or f"process {process.pid}"
-            label = self._said.get(("process_labels", process, ""), process.pid)
+            label = self._titles_by_key.get(("process_labels", process, ""), process.pid)
             forms[process] = name, f"{name} ({label})", f"{name} ({process.place}, {process.pid})"
             if phase != _COUNTER:
-                name = self._said.get(("thread_name", process, thread), f"thread {thread}")
+                name = self._titles_by_key.get(("thread_name", process, thread), f"thread {thread}")
                 of_threads.setdefault(process, {})[process, thread] = name, f"{name} ({thread})"
-        threads = {key: title for each in of_threads.values() for key, title in _told_apart(each).items()}
-        return _told_apart(forms), threads
+        threads = {key: title for each in of_threads.values() for key, title in _distinct_titles(each).items()}
+        return _distinct_titles(forms), threads
 
 
-def _told_apart(forms: Mapping[Key, tuple[str, ...]]) -> dict[Key, str]:
-    """Of each the first form that no other has."""
+def _distinct_titles(forms: Mapping[Key, tuple[str, ...]]) -> dict[Key, str]:
+    """Return for each key the first of its forms that no other key has."""
     known = Counter(form for each in forms.values() for form in set(each))
     return {key: next((form for form in each if known[form] == 1), each[-1]) for key, each in forms.items()}
 
 
 def _durations_ns(values: Sequence[Any]) -> NDArray[np.int64]:
-    """Whole nanoseconds of durations in µs, which a float holds; 0 where one is not known."""
+    """Return durations in µs as whole nanoseconds; 0 where unknown."""
     try:
         found = np.nan_to_num(np.array(values, np.float64))
     except (TypeError, ValueError):
@@ -237,6 +240,6 @@ def _durations_ns(values: Sequence[Any]) -> NDArray[np.int64]:
     return whole
 
 
-def _args(event: _Event) -> str:
+def _args(event: _StoredEvent) -> str:
     text = bytes(event.args)
     return text.decode() if text[:1] == b"{" else _NO_ARGS

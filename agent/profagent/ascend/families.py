@@ -1,4 +1,4 @@
-"""What file families there are, and which of their columns mean what: the data of families.toml."""
+"""File families and the meanings of their columns: the data of families.toml."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 Kind = Literal["summary", "timeline", "report", "table"]
-# An integer that stands for "no model": its operators were called one by one.
+# Integer that stands for "no model": the operators were called one by one.
 NO_MODEL = "4294967295"
 NOT_KNOWN = frozenset({"", "N/A", NO_MODEL, "None", "NULL"})
 
 
 class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kind of file, or of table in a database."""
+    """Kind of file, or kind of table in a database."""
 
     name: str
     kind: Kind
@@ -34,7 +34,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All of the file."""
+    """Contents of families.toml."""
 
     columns: dict[str, tuple[str, ...]]
     places: dict[str, str]
@@ -42,7 +42,7 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     family: tuple[Family, ...]
 
     def of_header(self, header: Collection[str]) -> Family | None:
-        """The summary with such columns; None where it is not known."""
+        """Return the summary family with such columns, or None if it is unknown."""
         there = {*header, *map(with_unit, header)}
         for family in self.family:
             if family.kind == "summary" and all(there & {*need.split("|")} for need in family.needs):
@@ -50,7 +50,7 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def of_events(self, processes: Collection[str], categories: Collection[str], name: str) -> Family | None:
-        """The timeline with events of such processes and categories; `name` is its file's, where these do not tell."""
+        """Return the timeline family with events of such processes or categories, else the one of the file's name."""
         there = set(processes)
         timelines = [family for family in self.family if family.kind == "timeline"]
         for family in timelines:
@@ -61,25 +61,26 @@ class Families(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((family for family in timelines if name.startswith((*family.names, family.name))), None)
 
     def of_report(self, text: bytes) -> Family | None:
-        """The report with such words."""
+        """Return the report family whose keys stand in the text, or None if it is unknown."""
         reports = (family for family in self.family if family.kind == "report")
         return next((each for each in reports if all(f'"{key}"'.encode() in text for key in each.keys)), None)
 
 
 @cache
 def families() -> Families:
-    """What families.toml says."""
+    """Return the contents of families.toml."""
     text = resources.files("profagent.ascend").joinpath("families.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), Families)
 
 
 def with_unit(name: str) -> str:
-    """The name of a column with its unit: older tools leave that of times away, which are in µs then."""
+    """Return the name of a column with its unit: older tools omit `(us)` in the names of times."""
     return name if name.endswith(")") else f"{name}(us)"
 
 
 def places(header: Sequence[str], meanings: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Where each meaning stands in a header: the first of its names that is there."""
+    """Return the index in a header of each meaning: that of the first of its names that the header has."""
+    # Later entries of a dict replace earlier ones, so the first column of several with one name wins.
     backwards = [*enumerate(header)][::-1]
     at = {with_unit(column): place for place, column in backwards} | {column: place for place, column in backwards}
     return {

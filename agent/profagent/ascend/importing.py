@@ -1,4 +1,4 @@
-"""Importing results of the Ascend family: each source a draft, made where it is, taken over as one transaction."""
+"""Import of results of the Ascend family: each source becomes a draft, which the store takes in one transaction."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from profagent.ascend.draft import DEVICE_FOLDER, Draft
 from profagent.ascend.recognise import (
     FACTS,
     Form,
-    Found,
+    RecognisedFile,
     ResultSource,
+    figures_by_file,
     latest_exports,
     rank,
     recognise,
-    what_each_makes,
 )
 from profagent.ascend.reports import import_report
 from profagent.ascend.summaries import import_sheet
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
     from profagent.store.store import Store
 
-# Below so many bytes a process of its own costs more than it saves.
+# Sources with fewer bytes are read in this process: another one costs more than it saves.
 WORTH_A_PROCESS_BYTES = 32 << 20
 CONTENT_LABEL = "content"
 _LEDGER = "SELECT grade, sum(count) FROM ledger_entry WHERE session = ? GROUP BY grade"
 _OF_RAW = "{path} has raw slices only, which no public tool reads"
-# By the tool that has written raw slices: what makes results of them.
+# Hint for each tool that writes raw slices: the command that makes results of them.
 _ANALYSES = {
     "msprof": "make results of it where CANN is installed: msprof --export=on --output={quoted}",
     "torch_npu": "make results of it where torch_npu is installed, in Python:"
@@ -61,14 +61,15 @@ _ANALYSES = {
     ' Profiler.offline_analyse("{path}")',
 }
 
-# A source, the file for its draft, the store if it can be written to, the board.
-_Asked = tuple[ResultSource, Path, Path | None, str]
+# Arguments of a draft: the source, the file for the draft, the store if the draft may write to it, and the board.
+_DraftArguments = tuple[ResultSource, Path, Path | None, str]
 
 
-class Taken(NamedTuple):
-    """What became of a source: its session, or why it has none. `what` it was: a JOB, or the families of its files.
+class ImportedSource(NamedTuple):
+    """Outcome of a source: its session, or the error that prevented one.
 
-    `losses` and `notes` are the session's, as `sessions` counts them.
+    `what` is a JOB, or the families of its files. `losses` and `notes` are counts of the session, as `sessions`
+    shows them.
     """
 
     path: Path
@@ -83,10 +84,13 @@ class Taken(NamedTuple):
 
 
 class Drafted(NamedTuple):
-    """A file for a draft, and what became of its source: without session and error the draft is whole, and waits."""
+    """File of a draft, and the outcome of its source.
+
+    Without a session and an error, the draft is complete and waits to be taken over.
+    """
 
     draft: Path
-    taken: Taken
+    taken: ImportedSource
 
 
 async def import_results(
@@ -95,12 +99,12 @@ async def import_results(
     database: Path,
     scratch: Path,
     board: str,
-    done: Callable[[Taken], None],
+    done: Callable[[ImportedSource], None],
 ) -> None:
-    """Bring sources into a store, which nobody else writes to, a session each. One that fails stops no other.
+    """Import each source into a store, which no other process writes to, as a session. One that fails stops no other.
 
-    `done` is told of each. What is there already, and has not changed, is not brought again. Drafts are made in
-    `scratch`. Raises StoreError where nothing can be brought.
+    `done` is called with the outcome of each. A source that is there already and has not changed is not imported
+    again. Drafts are made in `scratch`. Raises StoreError if nothing can be written.
     """
     new = []
     for each in found:
@@ -109,25 +113,25 @@ async def import_results(
         if session is None:
             new.append(source)
         else:
-            done(await with_ledger(store, Taken(source.address, session, None, is_known=True)))
+            done(await with_ledger(store, ImportedSource(source.address, session, None, is_known=True)))
     with drafts_of(new, scratch, board, database) as drafts:
         while (drafted := await to_the_end(next, drafts, None)) is not None:
             done(await to_the_end(_taken_over, database, drafted))
 
 
-def _as_ours(source: ResultSource, error: Exception) -> ProfagentError:
-    """The error, which names what was unpacked by its place in the archive."""
+def _error_for_people(source: ResultSource, error: Exception) -> ProfagentError:
+    """Return the error with the place in the archive in its text, if the source was unpacked from one."""
     if isinstance(error, ProfagentError):
-        return error if source.archive is None else ProfagentError(_text(source, error), hint=error.hint)
+        return error if source.archive is None else ProfagentError(_with_address(source, error), hint=error.hint)
     hint = "check its permissions, and the free space of the workspace"
-    return ProfagentError(_text(source, f"cannot read {source.address}: {error}"), hint=hint)
+    return ProfagentError(_with_address(source, f"cannot read {source.address}: {error}"), hint=hint)
 
 
-def _text(source: ResultSource, error: object) -> str:
+def _with_address(source: ResultSource, error: object) -> str:
     return str(error).replace(str(source.path), str(source.address))
 
 
-def _taken_over(store: Path, drafted: Drafted) -> Taken:
+def _taken_over(store: Path, drafted: Drafted) -> ImportedSource:
     draft, taken = drafted
     try:
         if taken.session is None and taken.error is None:
@@ -148,16 +152,16 @@ async def _session_with(store: Store, content: str) -> int | None:
     return rows[0][0] if rows else None
 
 
-async def with_ledger(store: Store, taken: Taken) -> Taken:
-    """Return it with the losses and notes of its session."""
+async def with_ledger(store: Store, taken: ImportedSource) -> ImportedSource:
+    """Return the source with the losses and notes of its session."""
     counts: dict[str, int] = dict(await store.query(_LEDGER, (taken.session,)))
     return taken._replace(losses=counts.get(ledger.LOSS, 0), notes=counts.get(ledger.NOTE, 0))
 
 
 def content_of(source: ResultSource) -> str:
-    """Return a digest of its name, and of its files' names and bytes."""
+    """Return a digest of a source's name, and of the names and bytes of its files."""
     files = sorted(source.files)
-    # What was written last may stand beside a database.
+    # The latest changes of a database may stand in a log beside it.
     files += [log for file in files if (log := file.with_name(f"{file.name}-wal")).is_file()]
     facts = [(os.path.relpath(file, source.path), _digest_of(file)) for file in files]
     return _digest(repr((source.path.name, facts)).encode()).hexdigest()
@@ -168,7 +172,7 @@ def _digest_of(file: Path) -> str:
         with file.open("rb") as data:
             return hashlib.file_digest(data, _digest).hexdigest()
     except OSError:
-        # Whoever reads it for its rows tells that.
+        # The import of the file reports that it cannot be read.
         return ""
 
 
@@ -178,37 +182,36 @@ def _digest(data: bytes = b"") -> hashlib.blake2b:
 
 @contextmanager
 def drafts_of(found: Sequence[ResultSource], scratch: Path, board: str, store: Path) -> Iterator[Iterator[Drafted]]:
-    """The drafts of sources, in their order, as they become ready; in parallel processes where it is worth it."""
+    """Yield an iterator over the drafts of sources, in their order; several processes make them if it is worth it."""
     is_alone = len(found) < 2 or sum(source.size for source in found) < WORTH_A_PROCESS_BYTES
-    # Only one process can write to the store.
-    asked = [
+    # A draft writes into the store only if this process makes all drafts: SQLite allows one writer.
+    arguments = [
         (source, scratch / f"{number}.db", store if is_alone else None, board) for number, source in enumerate(found)
     ]
     if is_alone:
-        yield map(_drafted, asked)
+        yield map(_drafted, arguments)
         return
     with _processes(min(len(os.sched_getaffinity(0)), MOST_IMPORTING_PROCESSES, len(found))) as pool:
-        futures = [pool.submit(_drafted, each) for each in asked]
-        yield (_waited_for(future, each) for future, each in zip(futures, asked, strict=True))
+        futures = [pool.submit(_drafted, each) for each in arguments]
+        yield (_result_of(future, each) for future, each in zip(futures, arguments, strict=True))
 
 
 def _processes(number: int) -> ProcessPoolExecutor:
-    # Forking a process that has threads is not safe.
+    # Processes are spawned, because forking a process with threads is not safe.
     return ProcessPoolExecutor(number, get_context("spawn"), end_with_parent)
 
 
-def _waited_for(future: Future[Drafted], asked: _Asked) -> Drafted:
-    """What a process made of it. One that dies takes the others with it: each of these is tried again alone."""
+def _result_of(future: Future[Drafted], arguments: _DraftArguments) -> Drafted:
     try:
         return future.result()
     except BrokenProcessPool:
-        asked[1].unlink(missing_ok=True)
+        arguments[1].unlink(missing_ok=True)
     try:
         with _processes(1) as pool:
-            return pool.submit(_drafted, asked).result()
+            return pool.submit(_drafted, arguments).result()
     except BrokenProcessPool:
-        source, file, *_ = asked
-        return Drafted(file, Taken(source.address, None, _too_large(source)))
+        source, file, *_ = arguments
+        return Drafted(file, ImportedSource(source.address, None, _too_large(source)))
 
 
 def _too_large(source: ResultSource) -> ProfagentError:
@@ -216,37 +219,37 @@ def _too_large(source: ResultSource) -> ProfagentError:
     return ProfagentError(what, hint="import it by itself, where more memory is free")
 
 
-def _drafted(asked: _Asked) -> Drafted:
-    source, file, store, board = asked
-    # Rows are many objects and no cycles: looking for these takes a third of the time.
+def _drafted(arguments: _DraftArguments) -> Drafted:
+    source, file, store, board = arguments
+    # Rows are many objects without cycles, and the search for cycles would take a third of the time.
     was_on = gc.isenabled()
     gc.disable()
-    said: ProfagentError
+    error_to_report: ProfagentError
     try:
         return Drafted(file, _draft_of(source, file, store, board))
     except (ProfagentError, OSError) as error:
-        said = _as_ours(source, error)
+        error_to_report = _error_for_people(source, error)
     except MemoryError:
-        said = _too_large(source)
+        error_to_report = _too_large(source)
     except sqlite3.Error as error:
-        said = refused(store or file, error)
+        error_to_report = refused(store or file, error)
     except ODD_VALUES as error:
         what = f"it has values that no known file has: {error}"
-        said = _as_ours(source, ResultError(source.path, 0, what))
+        error_to_report = _error_for_people(source, ResultError(source.path, 0, what))
     finally:
         if was_on:
             gc.enable()
-    return Drafted(file, Taken(source.address, None, said))
+    return Drafted(file, ImportedSource(source.address, None, error_to_report))
 
 
-def _draft_of(source: ResultSource, file: Path, store: Path | None, board: str) -> Taken:
-    """Raises ResultError where nothing could be read, UsageError for raw slices."""
+def _draft_of(source: ResultSource, file: Path, store: Path | None, board: str) -> ImportedSource:
+    """Make the draft of a source. Raises ResultError if nothing could be read, UsageError for raw slices."""
     if source.raw:
         path = str(source.address)
         hint = _ANALYSES[source.raw].format(path=path, quoted=shlex.quote(path))
         raise UsageError(_OF_RAW.format(path=path), hint=hint)
     begun_us = time.time_ns() // 1000
-    labels = {CONTENT_LABEL: source.content, **_about(source)}
+    labels = {CONTENT_LABEL: source.content, **_labels(source)}
     draft = Draft(file, store, labels.get("device", "0"))
     try:
         _fill(draft, source)
@@ -254,11 +257,12 @@ def _draft_of(source: ResultSource, file: Path, store: Path | None, board: str) 
             draft.note(None, source.beside)
         name, address = display_text(source.path.name), display_text(str(source.address))
         session = draft.finish(board, name, address, _times_us(draft, source, begun_us), labels)
+    # A cancelled or failed draft closes its connection, which rolls back what it wrote into the store.
     except BaseException:
         draft.abandon()
         raise
     counts = (draft.rows, draft.kernels, draft.losses, draft.notes)
-    return Taken(source.address, session, None, _what(draft.families), *counts)
+    return ImportedSource(source.address, session, None, _what(draft.families), *counts)
 
 
 def _what(families: Sequence[str]) -> str:
@@ -267,28 +271,31 @@ def _what(families: Sequence[str]) -> str:
 
 
 def _times_us(draft: Draft, source: ResultSource, begun_us: int) -> tuple[int, int]:
-    """When it ran, by its kernels, else by its names; where neither tells a time that was, when it was imported."""
+    """Return when the source ran, by its kernels, else by its names.
+
+    A time in the future is wrong; without any other, the time of the import is returned.
+    """
     now_us, stamp_us = time.time_ns() // 1000, source.stamp_us()
-    told = draft.times_us(), None if stamp_us is None else (stamp_us, stamp_us)
-    return next((each for each in told if each is not None and each[1] <= now_us), (begun_us, now_us))
+    candidates = draft.times_us(), None if stamp_us is None else (stamp_us, stamp_us)
+    return next((each for each in candidates if each is not None and each[1] <= now_us), (begun_us, now_us))
 
 
 def _fill(draft: Draft, source: ResultSource) -> None:
-    """Bring every file in. What is damaged becomes a loss of the ledger, unless there is nothing else."""
+    """Add every file to the draft. A damaged file becomes a loss of the ledger, unless there is no other."""
     errors: list[ResultError] = []
 
-    def lose(file: Path, log: int | None, error: ResultError) -> None:
+    def note_loss(file: Path, log: int | None, error: ResultError) -> None:
         errors.append(error)
         log = draft.begin_file(_path_in(source, file), file.stat().st_size) if log is None else log
-        draft.note(log, ledger.entry(ledger.DAMAGED_RESULT, _text(source, error), *error.unread))
+        draft.note(log, ledger.entry(ledger.DAMAGED_RESULT, _with_address(source, error), *error.unread))
 
-    found = _recognised(draft, source, lose)
+    found = _recognised(draft, source, note_loss)
     if found and not errors and not any(each.is_known for each in found):
         hint = "docs/reference/ascend.md lists the families; what is of none is kept beside others of its run"
         raise ResultError(source.path, 0, "no family of results is like this", hint=hint)
-    makes = what_each_makes(found)
-    told: Sequence[str] = ()
-    # Summaries come first, then databases: what they tell of steps and calls nothing else tells again.
+    makes = figures_by_file(found)
+    taken: Sequence[str] = ()
+    # Summaries come first, then databases: steps and calls that they have are not taken from other files again.
     for each in sorted(found, key=rank):
         log = None
         path, size = _path_in(source, each.file), each.file.stat().st_size
@@ -297,20 +304,22 @@ def _fill(draft: Draft, source: ResultSource) -> None:
                 import_database(draft, each.file, path, has_kernels="kernels" in makes[each.file])
             else:
                 log = draft.begin_file(path, size, has_kernels="kernels" in makes[each.file])
-                _import(draft, log, each, [name for name in makes[each.file] if name not in told])
+                _import(draft, log, each, [name for name in makes[each.file] if name not in taken])
         except ResultError as error:
-            lose(each.file, log, error)
+            note_loss(each.file, log, error)
         except ODD_VALUES as error:
             what = f"it has values that no known file of its family has: {error}"
-            lose(each.file, log, ResultError(each.file, 0, what))
+            note_loss(each.file, log, ResultError(each.file, 0, what))
         if each.form is Form.DATABASE:
-            told = draft.told()
+            taken = draft.figures_taken()
     if not draft.rows:
         raise errors[0] if errors else ResultError(source.path, 0, "none of its files has a row")
 
 
-def _recognised(draft: Draft, source: ResultSource, lose: Callable[[Path, None, ResultError], None]) -> list[Found]:
-    found: list[Found] = []
+def _recognised(
+    draft: Draft, source: ResultSource, note_loss: Callable[[Path, None, ResultError], None]
+) -> list[RecognisedFile]:
+    found: list[RecognisedFile] = []
     for file, latest in latest_exports(source.files).items():
         try:
             if file == latest:
@@ -319,11 +328,11 @@ def _recognised(draft: Draft, source: ResultSource, lose: Callable[[Path, None, 
                 log = draft.begin_file(_path_in(source, file), file.stat().st_size)
                 draft.note(log, ledger.entry(ledger.NOT_COUNTED, f"{latest.name} is a later export of it"))
         except ResultError as error:
-            lose(file, None, error)
+            note_loss(file, None, error)
     return found
 
 
-def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
+def _import(draft: Draft, log: int, found: RecognisedFile, makes: Sequence[str]) -> None:
     if found.sheet is not None:
         import_sheet(draft, log, found.file, found.sheet, has_kernels="kernels" in makes)
     elif found.form is Form.TIMELINE:
@@ -332,8 +341,8 @@ def _import(draft: Draft, log: int, found: Found, makes: Sequence[str]) -> None:
         import_report(draft, log, found.file)
 
 
-def _about(source: ResultSource) -> dict[str, str]:
-    """What the files beside the results tell: framework, version, rank and device."""
+def _labels(source: ResultSource) -> dict[str, str]:
+    """Return labels from the files beside the results: framework, version, rank and device."""
     labels = {"source": "ascend"}
     folder = source.path if source.path.is_dir() else source.path.parent
     folder = folder.parent if folder.name in ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output") else folder

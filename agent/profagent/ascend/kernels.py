@@ -1,4 +1,4 @@
-"""Executed operators as columns, and what they are gathered by: models, inferences, segments."""
+"""Executed operators as columns, and the models, inferences and segments that they are grouped by."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld", "scalar")
-# The times of a kernel's cores, by the prefix of the counters of each.
+# Meaning of the time of a kernel's cores, by the prefix of the counters of these cores.
 CORE_TIMES = {"aic_": "cube_time", "aiv_": "vector_time"}
 NS_PER_US = 1000
-# Processes of a timeline with tasks of the device; one whose name comes later is known by what its tasks tell.
+# Processes of a timeline that have tasks of the device. A process without a name yet (None) is recognised by the
+# arguments of its tasks.
 WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")
 
 
-class Texts(NamedTuple):
-    """A column of texts that come again and again: by row the place of its text in `values`."""
+class TextColumn(NamedTuple):
+    """Column of texts that recur: `codes` has for each row the index of its text in `values`."""
 
     values: Sequence[str]
     codes: NDArray[np.int64]
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Texts:
-        """Return a column of these."""
+    def of(cls, texts: Sequence[str]) -> TextColumn:
+        """Return a column of these texts."""
         places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
         return cls([*places], np.fromiter(map(places.__getitem__, texts), np.int64, len(texts)))
 
     @classmethod
-    def same(cls, text: str, count: int) -> Texts:
-        """Return a column of one text."""
+    def same(cls, text: str, count: int) -> TextColumn:
+        """Return a column with one text in all rows."""
         return cls([text], np.zeros(count, np.int64))
 
     def all(self) -> list[str]:
@@ -46,13 +47,13 @@ class Texts(NamedTuple):
         texts: list[str] = np.array(self.values, np.object_)[self.codes].tolist()
         return texts
 
-    def known_or(self, text: str) -> Texts:
-        """Return the column with a text in the place of each that says that nothing is known."""
+    def known_or(self, text: str) -> TextColumn:
+        """Return the column with `text` in place of every text that means unknown."""
         return self._replace(values=[text if each in NOT_KNOWN else each for each in self.values])
 
 
-def different(columns: Sequence[Texts]) -> tuple[list[tuple[str, ...]], list[int], NDArray[np.int64]]:
-    """Return combinations of texts in the order in which they come, where each comes first, and by row which it has."""
+def distinct_rows(columns: Sequence[TextColumn]) -> tuple[list[tuple[str, ...]], list[int], NDArray[np.int64]]:
+    """Return the distinct combinations of texts in order, the first row of each, and each row's combination."""
     keys = columns[0].codes
     for column in columns[1:]:
         keys = keys * len(column.values) + column.codes
@@ -66,20 +67,20 @@ def different(columns: Sequence[Texts]) -> tuple[list[tuple[str, ...]], list[int
 
 
 class Kernels(NamedTuple):
-    """Executed operators, as columns; -1 is a time that is not known. `pipes` is a column for each of PIPES."""
+    """Executed operators as columns; a time of -1 is unknown. `pipes` has a column for each of PIPES."""
 
-    name: Texts
-    type: Texts
+    name: TextColumn
+    type: TextColumn
     start_ns: NDArray[np.int64]
     duration_ns: NDArray[np.int64]
-    device: Texts
-    stream: Texts
-    model: Texts
-    step: Texts
+    device: TextColumn
+    stream: TextColumn
+    model: TextColumn
+    step: TextColumn
     pipes: Sequence[NDArray[np.float64]] = ()
 
     def where(self, chosen: NDArray[np.bool_]) -> Kernels:
-        """Return the chosen ones."""
+        """Return the chosen rows."""
         name, kind, device, stream, model, step = (
             texts._replace(codes=texts.codes[chosen])
             for texts in (self.name, self.type, self.device, self.stream, self.model, self.step)
@@ -89,16 +90,17 @@ class Kernels(NamedTuple):
 
 
 def counters_in(names: Collection[str]) -> list[str]:
-    """Return which of these names are shares of PIPES or times of cores, the first of a meaning first."""
+    """Return the names that are shares of PIPES or times of cores; of several names of one meaning, in their order."""
     known = families().columns
     return [name for meaning in (*PIPES, *CORE_TIMES.values()) for name in known[meaning] if name in names]
 
 
 def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> list[NDArray[np.float64]]:
-    """Return the share of each of PIPES in so many kernels, from columns of counters by name; NaN is not known.
+    """Return the share of each of PIPES in this number of kernels, from columns of counters by name; NaN is unknown.
 
-    It is the largest of the counters of a pipe, in the time of the core that took longer: a kernel of the vector core
-    has 0 or nothing in the counters of the cube core; one of both has shares of two times.
+    The share is the largest of a pipe's counters, relative to the time of the core that took longer. A kernel of
+    the vector core has 0 or nothing in the counters of the cube core; a kernel of both has shares of two different
+    times.
     """
     known = families().columns
     times = {
@@ -110,7 +112,7 @@ def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> 
     if cube is not None and vector is not None:
         longest = np.fmax(cube, vector)
         with np.errstate(divide="ignore", invalid="ignore"):
-            # Of a time that is not known or 0 the other is no part.
+            # If one time is unknown or 0, the counters of the other core already relate to the longer time.
             weights = {"aic_": np.nan_to_num(cube / longest, nan=1.0), "aiv_": np.nan_to_num(vector / longest, nan=1.0)}
     shares = []
     for pipe in PIPES:
@@ -120,12 +122,12 @@ def largest_shares(counters: Mapping[str, NDArray[np.float64]], number: int) -> 
 
 
 def type_on(unit: str, kind: str) -> str:
-    """A kernel's type, with the AI CPU told where it ran there: it is another processor than that of all others."""
+    """Return a kernel's type, marked if the kernel ran on the AI CPU, another processor than all others."""
     return f"{kind} ({unit})" if unit == AI_CPU else kind
 
 
-class Called(NamedTuple):
-    """All calls of a function together; times in µs."""
+class CallTotals(NamedTuple):
+    """Figures of all calls of a function together; times in µs."""
 
     name: str
     level: str
@@ -135,8 +137,8 @@ class Called(NamedTuple):
     most: float
 
 
-class Model:
-    """A model: its layers, and how often each device executed them."""
+class DraftModel:
+    """Model of a draft: its layers, and the number of times that each device executed each of them."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -144,47 +146,49 @@ class Model:
         self.times: dict[tuple[str, int], int] = defaultdict(int)
 
 
-class Models(dict[str, Model]):
-    """Models by name, numbered as they are asked for; names with one number are one model."""
+class DraftModels(dict[str, DraftModel]):
+    """Models by name, numbered at their first use; names with one number are one model."""
 
     def __init__(self, number_of: Callable[[str], int]) -> None:
         super().__init__()
         self._number_of = number_of
-        self.by_number: dict[int, Model] = {}
+        # Models by their number in the database.
+        self.by_number: dict[int, DraftModel] = {}
 
-    def __missing__(self, name: str) -> Model:
-        """A new one."""
+    def __missing__(self, name: str) -> DraftModel:
+        """Return a new model, or the one that has the name's number."""
         number = self._number_of(name)
-        model = self[name] = self.by_number.setdefault(number, Model(number))
+        model = self[name] = self.by_number.setdefault(number, DraftModel(number))
         return model
 
 
-class Layers(dict[tuple[str, ...], int]):
-    """Places of layers in their models, by model, name and type, numbered as they are asked for."""
+class DraftLayers(dict[tuple[str, ...], int]):
+    """Index of each layer in its model, by model, name and type, assigned at its first use."""
 
-    def __init__(self, models: Models) -> None:
+    def __init__(self, models: DraftModels) -> None:
         super().__init__()
         self._models = models
 
     def __missing__(self, key: tuple[str, ...]) -> int:
-        """The next place in its model."""
+        """Return the next index in the layer's model."""
         model, name, kind = key
         layers = self._models[model].layers
         place = self[key] = layers.setdefault((name, kind), len(layers))
         return place
 
 
-class Segment:
-    """Kernels of one step on one stream."""
+class DraftSegment:
+    """Segment of a draft: the kernels of one step on one stream."""
 
-    def __init__(self, number: int, log: int, inference: Inference, net: int, start_ns: int) -> None:
+    def __init__(self, number: int, log: int, inference: DraftInference, net: int, start_ns: int) -> None:
         self.number, self.log, self.inference, self.net = number, log, inference, net
+        # The store holds the start of a segment in whole µs, and the times of its records relative to it.
         self.begin_ns = start_ns // NS_PER_US * NS_PER_US
         self.end_ns = start_ns
         self.ticks = self.records = 0
 
     def add(self, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], ticks: int) -> None:
-        """Further kernels; a start of -1 is not known."""
+        """Add kernels; a start of -1 is unknown."""
         self.records += len(start_ns)
         self.ticks += ticks
         self.end_ns = max(self.end_ns, int(end_ns.max()))
@@ -195,7 +199,7 @@ class Segment:
 
 
 class ProgramStep(NamedTuple):
-    """A step of a program; models and devices count theirs alike."""
+    """Step of a program. Models and devices each number their steps from the same start."""
 
     number: str
     model: str
@@ -203,7 +207,7 @@ class ProgramStep(NamedTuple):
 
 
 def step_names(steps: Collection[ProgramStep]) -> dict[ProgramStep, str]:
-    """What each is called: with its model and device where there are several."""
+    """Return the name of each step, with its model and device if there are several."""
     models, devices = {step.model for step in steps}, {step.device for step in steps}
     return {
         step: f"step {step.number}"
@@ -213,8 +217,8 @@ def step_names(steps: Collection[ProgramStep]) -> dict[ProgramStep, str]:
     }
 
 
-class Inference:
-    """A step of a model on a device."""
+class DraftInference:
+    """Inference of a draft: one step of a model on a device."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,4 +1,4 @@
-"""What lies at a path: results of msprof, torch_npu, MindSpore or TensorFlow, told by what is in the files."""
+"""Recognition of the results of msprof, torch_npu, MindSpore or TensorFlow at a path, by the contents of files."""
 
 from __future__ import annotations
 
@@ -29,55 +29,55 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 RESULTS = "ASCEND_PROFILER_OUTPUT"
 EXPORTED = "mindstudio_profiler_output"
 FRAMEWORK = "FRAMEWORK"
-# What describes a run beside its results, and what of that is read.
+# Files that describe a run beside its results, and those of them that are read.
 DESCRIPTIONS = "profiler_*.json"
 FACTS = "profiler_info*.json"
-# By framework: how its profiler's directories end, and what it has put into FRAMEWORK.
+# For each framework, the suffix of its profiler's directories, and its files in FRAMEWORK.
 _FRAMEWORKS = {"torch_npu": ("_ascend_pt", "torch.*"), "mindspore": ("_ascend_ms", "mindspore.*")}
-# Of 2023 and before: in each device's directory.
+# Folders of results in each device's directory, of tools until 2023.
 OLDER = ("summary", "timeline")
-# In a device's directory.
+# Folders in a device's directory.
 _OF_DEVICE = ("data", "log", "sqlite", *OLDER)
 _DEVICE = re.compile(r"(?:device|host)(?:_\d+)?")
 _RAW_SLICE = re.compile(r".*\.slice_\d+|.*\.data\.\d+\..*")
 _MSPROF_DATABASE = "msprof_*.db"
-# How databases of one run are called, each once.
+# Names of the databases of a run, which has each of them once.
 _DATABASES = re.compile(r"(ascend_[a-z]+_profiler|msprof|analysis|communication_analyzer).*\.db")
 _TEXTS = (".csv", ".json")
-# What macOS packs beside a file: its attributes, none of its content.
+# Beginning of a file in which macOS packs the attributes of another file, and nothing of its content.
 _APPLE_DOUBLE = b"\x00\x05\x16\x07"
-# Of a large result, one of several files.
+# One of the several files of a large result.
 _SPLIT_RESULT = re.compile(r".*_slice_\d+.*")
-# When a tool exported it.
+# Time at which a tool exported a file, in the file's name.
 _TIME = re.compile(r"_\d{14}(?=\.)")
-# When it ran, or was exported, by the clock there.
+# Time at which a run or an export took place, by the clock of that machine.
 _STAMP = re.compile(r"_(20\d{12})\d{0,3}(?=[_.]|$)", re.MULTILINE)
-# Of several timelines with the same events one kind is taken.
+# Timelines that hold the events of all others beside them; these others are then not counted.
 _WHOLE_TIMELINES = ("msprof", "trace_view")
 _ANALYSIS = ("analysis", "communication_analyzer")
-_MAKES = ("kernels", "steps", "calls")
+_FIGURES = ("kernels", "steps", "calls")
 
 
 class Form(Enum):
-    """How a file is read."""
+    """Way in which a file is read."""
 
     SUMMARY = "summary"
     TIMELINE = "timeline"
     REPORT = "report"
     DATABASE = "database"
     ARCHIVE = "archive"
-    # It marks something by its name, as a lock does.
+    # An empty file marks something by its name, as a lock does.
     EMPTY = "empty"
     ATTRIBUTES = "attributes"
-    # Nothing that is known.
+    # No known form.
     FOREIGN = "foreign"
 
 
 _RESULTS = frozenset({Form.SUMMARY, Form.TIMELINE, Form.REPORT, Form.DATABASE})
 
 
-class Found(NamedTuple):
-    """A file, and how it is read; a summary has its header."""
+class RecognisedFile(NamedTuple):
+    """File with its form; a summary has its header."""
 
     file: Path
     form: Form
@@ -85,15 +85,16 @@ class Found(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a result of the Ascend family."""
+        """True if the file is a result of the Ascend family."""
         return self.form in _RESULTS and (self.sheet is None or self.sheet.family is not None)
 
 
 class ResultSource(NamedTuple):
-    """What becomes one session: a directory of results with its files, or one file.
+    """Source of one session: a directory of results with its files, or one file.
 
-    `raw` is the tool that makes results of one that has slices only. `archive` is what it was unpacked from, `inside`
-    where it stood there. `beside` is what of its folder was not taken, `content` a digest of its files.
+    `raw` is the tool that can make results of a directory with raw slices only. `archive` is the archive that the
+    source was unpacked from, `inside` its place there. `beside` is the ledger entry for skipped files in its
+    folder, `content` a digest of its files.
     """
 
     path: Path
@@ -106,16 +107,16 @@ class ResultSource(NamedTuple):
 
     @property
     def address(self) -> Path:
-        """Where it is for people."""
+        """Absolute path of the source as people see it, through its archive if it was in one."""
         return self.path.absolute() if self.archive is None else self.archive.absolute() / self.inside
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Size of all files together in bytes."""
         return sum(file.stat().st_size for file in self.files if file.exists())
 
     def stamp_us(self) -> int | None:
-        """The earliest time in its names, taken for one of this host's clock; None where they have none."""
+        """Return the earliest time in the names, read by the clock of this host; None if no name has a time."""
         stamps = _STAMP.findall("\n".join([self.path.name, *(file.name for file in self.files)]))
         try:
             return int(time.mktime(time.strptime(min(stamps), "%Y%m%d%H%M%S"))) * 1_000_000
@@ -123,8 +124,8 @@ class ResultSource(NamedTuple):
             return None
 
 
-def recognise(file: Path) -> Found:
-    """What a file is, by its content. Raises ResultError where it is damaged, or cannot be read."""
+def recognise(file: Path) -> RecognisedFile:
+    """Return the form of a file by its content. Raises ResultError if it is damaged, or cannot be read."""
     try:
         with file.open("rb") as data:
             beginning = data.read(BEGINNING_BYTES)
@@ -133,11 +134,11 @@ def recognise(file: Path) -> Found:
     if not beginning and _must_have_rows(file):
         raise ResultError(file, 1, "it is empty: 0 bytes")
     form = _binary_form(file, beginning)
-    return _text_found(file, beginning) if form is None else Found(file, form)
+    return _text_found(file, beginning) if form is None else RecognisedFile(file, form)
 
 
 def _binary_form(file: Path, beginning: bytes) -> Form | None:
-    """How a file is read that is no text; None for one that may be."""
+    """Return the form of a binary file, or None for a file that may be text."""
     if not beginning:
         return Form.EMPTY
     if is_database(beginning):
@@ -147,22 +148,22 @@ def _binary_form(file: Path, beginning: bytes) -> Form | None:
     return Form.ATTRIBUTES if beginning.startswith(_APPLE_DOUBLE) else None
 
 
-def _text_found(file: Path, beginning: bytes) -> Found:
+def _text_found(file: Path, beginning: bytes) -> RecognisedFile:
     if b"\0" in beginning[:4] and file.suffix.lower() in _TEXTS:
         hint = f"iconv -f UTF-16 -t UTF-8 {file.name}"
         raise ResultError(file, 1, "it is not UTF-8, maybe UTF-16: save it as UTF-8", hint=hint)
     text = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()
     if text[:1] in (b"[", b"{"):
         if is_timeline(text):
-            return Found(file, Form.TIMELINE)
-        return Found(file, Form.FOREIGN if families().of_report(text) is None else Form.REPORT)
+            return RecognisedFile(file, Form.TIMELINE)
+        return RecognisedFile(file, Form.FOREIGN if families().of_report(text) is None else Form.REPORT)
     if file.suffix.lower() != ".csv" and (b"," not in text.partition(b"\n")[0] or b"\0" in beginning):
-        return Found(file, Form.FOREIGN)
-    return Found(file, Form.SUMMARY, read_sheet(file))
+        return RecognisedFile(file, Form.FOREIGN)
+    return RecognisedFile(file, Form.SUMMARY, read_sheet(file))
 
 
 def is_attributes(file: Path) -> bool:
-    """Whether a file has the attributes of another; one that cannot be read has not."""
+    """Return True if a readable file has only the attributes of another file."""
     with suppress(OSError), file.open("rb") as data:
         return data.read(len(_APPLE_DOUBLE)) == _APPLE_DOUBLE
     return False
@@ -174,11 +175,11 @@ def _must_have_rows(file: Path) -> bool:
     return (file.suffix.lower() in _TEXTS and is_called_so) or _DATABASES.fullmatch(file.name) is not None
 
 
-Recognised = dict[Path, Found | ResultError]
+Recognised = dict[Path, RecognisedFile | ResultError]
 
 
 def recognised(folder: Path) -> Recognised:
-    """Return what each regular file of a folder is, or why it cannot be read."""
+    """Return each regular file of a folder in its form, or with the error that made it unreadable."""
     found: Recognised = {}
     for file in _files(folder):
         try:
@@ -189,22 +190,22 @@ def recognised(folder: Path) -> Recognised:
 
 
 class ProfilerRun(NamedTuple):
-    """A directory that one profiler's run has written: its results, and the folders of which nothing else is read."""
+    """Directory that one run of a profiler wrote: its results, and the folders whose other files are not read."""
 
     source: ResultSource
     folders: tuple[Path, ...]
 
     @property
     def results(self) -> list[Path]:
-        """The folders that its results are in."""
+        """Folders that contain the results."""
         return [*dict.fromkeys(file.parent for file in self.source.files)]
 
 
 def run_in(path: Path, look: Callable[[Path], Recognised]) -> ProfilerRun | None:
-    """Return the run that has written a directory; None where none has. `look` is `recognised`, or remembers it."""
+    """Return the run that wrote a directory, or None. `look` is `recognised`, or a cached form of it."""
     inside = _folders(path)
     own = path if path.name in (RESULTS, EXPORTED) else path / RESULTS
-    if own.is_dir() and (files := _taken(look(own))):
+    if own.is_dir() and (files := _result_files(look(own))):
         of_run = (entry for entry in inside if entry.name == FRAMEWORK or is_collection(entry))
         return ProfilerRun(ResultSource(path, files), tuple(of_run))
     devices = [entry for entry in inside if _DEVICE.fullmatch(entry.name)]
@@ -213,13 +214,15 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> ProfilerRun | None
         devices = [*devices, path]
         parts += [entry for entry in inside if entry.name in _OF_DEVICE]
     folders = [path / EXPORTED, *(device / name for device in devices for name in OLDER)]
-    results = [file for folder in folders if folder.is_dir() for file in _taken(look(folder))]
+    results = [file for folder in folders if folder.is_dir() for file in _result_files(look(folder))]
     here = look(path)
     databases = [file for file in here if fnmatch(file.name, _MSPROF_DATABASE)]
     is_run = _is_run(here)
-    # Without a device's directory they may be of several runs.
+    # Without a device's directory, databases side by side may come from several runs.
     if results or is_run or (databases and devices):
-        return ProfilerRun(ResultSource(path, (*results, *(_taken(here) if is_run else databases))), tuple(parts))
+        return ProfilerRun(
+            ResultSource(path, (*results, *(_result_files(here) if is_run else databases))), tuple(parts)
+        )
     if not databases and _is_raw(path):
         return ProfilerRun(ResultSource(path, (), raw="msprof"), (*parts, path / "data"))
     tool = _framework(path)
@@ -229,22 +232,22 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> ProfilerRun | None
 
 
 def _framework(path: Path) -> str:
-    """The framework whose profiler has made a directory; empty for any other."""
+    """Return the framework whose profiler made a directory; empty for any other directory."""
     for framework, (suffix, files) in _FRAMEWORKS.items():
         if path.name.endswith(suffix) or any((path / FRAMEWORK).glob(files)):
             return framework
     return ""
 
 
-def _taken(found: Recognised) -> tuple[Path, ...]:
-    """What is taken of a folder of results: known or damaged files, with tables of no family beside them."""
+def _result_files(found: Recognised) -> tuple[Path, ...]:
+    """Return the files that a folder of results contributes: known or damaged files, and unknown tables beside them."""
     if not any(isinstance(each, ResultError) or each.is_known for each in found.values()):
         return ()
     return tuple(file for file, each in found.items() if isinstance(each, ResultError) or each.form in _RESULTS)
 
 
 def is_collection(folder: Path) -> bool:
-    """Whether a folder has the parts of what msprof collects, which a JOB of SS928 has not."""
+    """Return True if a folder has the parts of an msprof collection, which a JOB of SS928 lacks."""
     return any(entry.name == EXPORTED or _DEVICE.fullmatch(entry.name) for entry in _folders(folder))
 
 
@@ -255,22 +258,25 @@ def _is_raw(path: Path) -> bool:
 
 
 def _is_run(found: Recognised) -> bool:
-    """Whether files are of one run, whatever it is called: a tool calls each by its family, and writes it once."""
+    """Return True if the files come from one run, whatever the folder is called.
+
+    A tool names each file by its family, and writes it once.
+    """
     families_there: list[tuple[Form, str]] = []
     for each in found.values():
         if isinstance(each, ResultError):
             continue
         name = _family_in_name(each)
         if name is None and each.is_known:
-            # Somebody called it so, and may have put together what is of several runs.
+            # A person chose this name, and may have collected files of several runs.
             return False
         if name is not None and not _SPLIT_RESULT.fullmatch(each.file.name):
             families_there.append((each.form, name))
     return len(families_there) > 1 and len({*families_there}) == len(families_there)
 
 
-def _family_in_name(found: Found) -> str | None:
-    """The family that a file's name begins with, if its content is of that kind."""
+def _family_in_name(found: RecognisedFile) -> str | None:
+    """Return the family that a file's name begins with, if its content is of that family's kind."""
     name = found.file.name
     if found.form is Form.DATABASE:
         return match[1] if (match := _DATABASES.fullmatch(name)) else None
@@ -279,7 +285,7 @@ def _family_in_name(found: Found) -> str | None:
     else:
         known = [family for family in families().family if family.kind == found.form.value]
     words = {word for family in known for word in _words(family)}
-    # The longest: communication_matrix is no communication.
+    # The longest name counts: communication_matrix is another family than communication.
     return max(filter(name.startswith, words), key=len, default=None)
 
 
@@ -288,50 +294,50 @@ def _words(family: Family) -> tuple[str, ...]:
 
 
 def latest_exports(files: Sequence[Path]) -> dict[Path, Path]:
-    """By file the latest export of it: what a tool exports once more differs in the time of its name."""
+    """Return the latest export of each file: repeated exports differ in the time in their names."""
     latest = {file.with_name(_TIME.sub("", file.name)): file for file in sorted(files)}
     return {file: latest[file.with_name(_TIME.sub("", file.name))] for file in files}
 
 
-def rank(each: Found) -> tuple[int, bool]:
-    """Which file tells kernels, steps and calls first, where several do."""
+def rank(each: RecognisedFile) -> tuple[int, bool]:
+    """Return the sort key of a file: of several with the same figures, the first one contributes them."""
     order = _ORDER.index(each.form) if each.form in _ORDER else len(_ORDER)
-    # What was analysed tells more of steps than what it was made from.
+    # An analysis has more about steps than the database that it was made from.
     return order, not each.file.name.startswith(_ANALYSIS)
 
 
-# A summary has counters, a timeline has what nothing else.
+# Summaries come first because they have counters; timelines have events that no other file has, but fewer figures.
 _ORDER = (Form.SUMMARY, Form.DATABASE, Form.TIMELINE)
 
 
-def what_each_makes(found: Sequence[Found]) -> dict[Path, tuple[str, ...]]:
-    """Which of kernels, steps and calls is taken from which file: each from one kind of file only."""
+def figures_by_file(found: Sequence[RecognisedFile]) -> dict[Path, tuple[str, ...]]:
+    """Return the figures (kernels, steps, calls) that each file contributes: each figure from one kind of file only."""
     summaries = {each.file: each.sheet.family for each in found if each.sheet is not None}
     makes: dict[Path, tuple[str, ...]] = {}
-    told = {name for family in summaries.values() if family is not None for name in (family.into,) if name}
+    of_summaries = {name for family in summaries.values() if family is not None for name in (family.into,) if name}
     is_database = any(each.form is Form.DATABASE and not each.file.name.startswith(_ANALYSIS) for each in found)
     whole = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith(_WHOLE_TIMELINES)]
     steps = [each for each in found if each.form is Form.TIMELINE and each.file.name.startswith("step_trace")]
     for each in found:
-        wanted: set[str] = set()
+        contributed: set[str] = set()
         family = summaries.get(each.file)
         if family is not None:
-            wanted = {family.into}
+            contributed = {family.into}
         elif each.form is Form.DATABASE:
-            wanted = {*_MAKES} - told
+            contributed = {*_FIGURES} - of_summaries
         elif each.form is Form.TIMELINE:
-            wanted = {*_MAKES} - told
+            contributed = {*_FIGURES} - of_summaries
             if is_database:
-                wanted -= {"kernels", "calls"}
+                contributed -= {"kernels", "calls"}
             if whole and each not in whole:
-                wanted -= {"kernels", "calls"}
+                contributed -= {"kernels", "calls"}
             if steps and each not in steps:
-                wanted.discard("steps")
-        makes[each.file] = tuple(name for name in _MAKES if name in wanted)
+                contributed.discard("steps")
+        makes[each.file] = tuple(name for name in _FIGURES if name in contributed)
     return makes
 
 
-# What SQLite keeps beside a database.
+# Suffixes of the files that SQLite keeps beside a database.
 _OF_DATABASE = ("-wal", "-shm", "-journal")
 
 
@@ -342,7 +348,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The directories in one; of one that may not be listed none, which whoever visits it is told."""
+    """Return the directories in a folder, none for a folder that cannot be listed: the walk reports it."""
     with suppress(OSError):
         return [entry for entry in sorted(path.iterdir()) if entry.is_dir() and not entry.is_symlink()]
     return []

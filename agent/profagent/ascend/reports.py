@@ -1,4 +1,4 @@
-"""Reports: small JSON files of communication, and the vendor's advice."""
+"""Reports: small JSON files about communication, and the vendor's advice."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from profagent.ascend.draft import Draft
 
-# What may stand between two reports that were joined.
+# First character of a report; the excluded ones may stand between two joined reports.
 _BEGIN = re.compile(r"[^\s,\0\ufeff]")
 HEADER = ("step", "kind", "operator", "figures")
 
 
 def import_report(draft: Draft, log: int, file: Path) -> None:
-    """Bring it into the draft: a row for each operator of communication, else for each entry.
+    """Add a report to the draft: a row for each operator of communication, or for each entry of another report.
 
-    Raises ResultError where it is no JSON, after what came before.
+    Raises ResultError where the text is no JSON, after the reports before that place were added.
     """
     if file.stat().st_size > LARGEST_REPORT_BYTES:
         raise ResultError(file, 1, f"it has more than {LARGEST_REPORT_BYTES >> 20} MiB, which no report has")
@@ -61,9 +61,10 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
 
 
 def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:
-    """What stands in a file, one value behind another; `repeated` counts names that an object has before."""
+    """Yield the JSON values of a file; `repeated` counts names that occur again in one object."""
 
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # JSON allows a name twice, and `dict` keeps the last value only.
         made = dict(pairs)
         if len(made) < len(pairs):
             repeated.update(Counter(name for name, _ in pairs) - Counter(made.keys()))
@@ -81,7 +82,7 @@ def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:
 
 
 def _operators(content: Any) -> Iterator[tuple[str, str, str, Any]]:
-    """Of each step and kind (collective, p2p) the operators with their figures."""
+    """Yield the operators of each step and kind (collective, p2p) with their figures."""
     for step, kinds in content.items():
         for kind, operators in kinds.items():
             for name, figures in operators.items():

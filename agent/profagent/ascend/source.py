@@ -1,4 +1,4 @@
-"""Tables for results of the Ascend family: every row of every file, as it is written there."""
+"""Tables for results of the Ascend family: every row of every file, as it stands in the file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FROM ascend_file f JOIN log l USING (log) JOIN job j USING (job) JOIN ascend_blo
 JOIN json_each(t.cells) r JOIN json_each(r.value) v;
 """  # noqa: S608 - constants
 
-# The events of a timeline are texts; `gather` has put those of a session into tables.
+# Events of a timeline are stored as texts; `gather` puts those of one session into temporary tables first.
 _EVENTS = View(
     name="temp.ascend_events",
     events=DrawnEvents(

@@ -1,4 +1,4 @@
-"""Summaries: CSV files with one table or several, and what the columns of their families mean."""
+"""Summaries: CSV files with one table or several, and the meaning of the columns of their families."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ import numpy as np
 from profagent import ledger
 from profagent.ascend.csv_rows import BYTE_ORDER_MARK, Damage, RowBlock, Rows, sheet_of
 from profagent.ascend.families import families, places
-from profagent.ascend.kernels import CORE_TIMES, PIPES, Called, Kernels, Texts, counters_in, largest_shares, type_on
+from profagent.ascend.kernels import (
+    CORE_TIMES,
+    PIPES,
+    CallTotals,
+    Kernels,
+    TextColumn,
+    counters_in,
+    largest_shares,
+    type_on,
+)
 from profagent.ascend.texts import UNKNOWN_NS, encoded
 from profagent.errors import ResultError
 from profagent.formats.records import AI_CPU
@@ -34,58 +43,59 @@ if TYPE_CHECKING:
     Block = PlainBlock | RowBlock
 
 _SCALES_NS = {"(ns)": 1, "(us)": 1_000, "(ms)": 1_000_000}
-# Families that may have very many rows: of executed operators, and those that are kept as rows only.
+# Families that may have very many rows: executed operators, and families that are stored as rows only.
 _OF_MANY_ROWS = ("kernels", "")
 
 
-class _Table:
-    """A table of a file, on its way into the draft."""
+class _SummaryTable:
+    """Table of a file, whose rows are added to the draft."""
 
     def __init__(self, draft: Draft, log: int, sheet: Sheet, *, has_kernels: bool) -> None:
         family = sheet.family
         self.header, self._family, self._draft, self._log = sheet.header, family, draft, log
         self._into = "" if family is None or (family.into == "kernels" and not has_kernels) else family.into
         self._at = places(sheet.header, families().columns)
+        # Number of rows so far.
         self._count = 0
         self.damages: list[Damage] = []
 
     def take(self, rows: list[Row], line: int) -> None:
-        """Further rows; `line` is that behind the last."""
+        """Add rows; `line` is the number of the line after the last one."""
         if not rows:
             return
         width = len(self.header)
         try:
             cells = encoded(rows)
         except UnicodeEncodeError:
-            readable = [list(map(_readable, row)) for row in rows]
+            readable = [list(map(_with_replacements, row)) for row in rows]
             bad = [place for place, row in enumerate(rows) if row != readable[place]]
             rows, cells = readable, encoded(readable)
             what = f"it is not UTF-8: {len(bad):,} such rows are here with \N{REPLACEMENT CHARACTER} in them"
             self.damages.append(Damage(line - len(rows) + bad[0], len(bad), what))
-        self._keep(len(rows), cells)
+        self._add_rows(len(rows), cells)
         if {*map(len, rows)} != {width}:
             odd = [(line - len(rows) + place, len(row)) for place, row in enumerate(rows) if len(row) != width]
             what = (
                 f"the row has {odd[0][1]} cells, its header {width}; {len(odd)} such rows are kept and not counted in"
             )
             self.damages.append(Damage(odd[0][0], len(odd), what))
-            # The others mean nothing.
+            # A row of another width cannot be read by the header, so it is stored and has no meaning.
             rows = [row for row in rows if len(row) == width]
         if rows and self._into:
-            self._tell(RowBlock(rows))
+            self._add_meaning(RowBlock(rows))
 
     def take_plain(self, block: PlainBlock) -> None:
-        """Further rows, of the header's width."""
+        """Add rows that all have the header's width."""
         for count, cells in block.cells():
-            self._keep(count, cells)
-        self._tell(block)
+            self._add_rows(count, cells)
+        self._add_meaning(block)
 
-    def _keep(self, rows: int, cells: str) -> None:
+    def _add_rows(self, rows: int, cells: str) -> None:
         self._draft.add_block(self._log, self._count + 1, rows, cells)
         self._count += rows
 
-    def _tell(self, block: Block) -> None:
-        """What rows of the family mean beside being rows."""
+    def _add_meaning(self, block: Block) -> None:
+        """Add the kernels, calls, shares or steps that the rows stand for in their family."""
         draft, log = self._draft, self._log
         if self._into == "kernels":
             draft.add_kernels(log, _kernels(self.header, block, self._at))
@@ -98,28 +108,29 @@ class _Table:
             _add_steps(draft, log, self.header, block, self._at)
 
     def end(self) -> None:
-        """All rows have come."""
+        """End the table: all rows were added."""
         name = None if self._family is None else self._family.name
         self._draft.end_file(self._log, "summary", name, self.header, self._count)
 
 
-def _readable(cell: str) -> str:
-    """The cell with a mark in the place of each byte that is not UTF-8."""
+def _with_replacements(cell: str) -> str:
+    """Return the cell with a replacement character for each byte that is not UTF-8."""
     return cell.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernels: bool) -> None:
-    """Bring the rows into the draft: of each table that the file has, where several were joined.
+    """Add the rows of a file to the draft: of each of its tables, if several files were joined.
 
-    Raises ResultError at last for lines and rows that are not as they should be.
+    Raises ResultError at the end if there were damaged lines and rows.
     """
-    tables = [_Table(draft, log, sheet, has_kernels=has_kernels)]
+    tables = [_SummaryTable(draft, log, sheet, has_kernels=has_kernels)]
     headers: list[int] = []
     offset = before = 0
     try:
         if (plain := _plain_rows(file, sheet)) is not None:
             for columns in plain:
                 tables[-1].take_plain(columns)
+            # The fast reader stops at the first odd row; the other one continues from there.
             offset, before = plain.offset, plain.lines
         rows = Rows(file, offset, before)
         for block, line in rows:
@@ -130,7 +141,7 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
                 headers.append(line - len(block) + place)
                 if row.header != tables[-1].header:
                     part = draft.begin_table(log, headers[-1])
-                    tables.append(_Table(draft, part, row, has_kernels=has_kernels))
+                    tables.append(_SummaryTable(draft, part, row, has_kernels=has_kernels))
             tables[-1].take(block[begin:], line)
     finally:
         for table in tables:
@@ -143,7 +154,7 @@ def import_sheet(draft: Draft, log: int, file: Path, sheet: Sheet, *, has_kernel
 
 
 def _plain_rows(file: Path, sheet: Sheet) -> CsvRows | None:
-    """A faster reader of rows that have nothing odd; None where it is not installed, or not worth to be loaded."""
+    """Return a faster reader of regular rows; None without pyarrow, or if loading it costs more than it saves."""
     if file.stat().st_size < WORTH_COLUMNS_BYTES or (sheet.family and sheet.family.into not in _OF_MANY_ROWS):
         return None
     try:
@@ -164,9 +175,10 @@ def _entries(lines: CsvLines, headers: Sequence[int], *, is_damaged: bool) -> It
 
 
 def _all_damages(file: Path, damages: Sequence[Damage]) -> ResultError:
-    """One error of all of them: of each kind the first, with how many there are."""
+    """Return one error for all damages: the first damage of each kind, and the number of the others."""
     kinds: dict[str, list[Damage]] = defaultdict(list)
     for damage in damages:
+        # Damages of one kind differ only in their numbers.
         kinds[re.sub(r"\d+", "", damage.what)].append(damage)
     firsts = [found[0] for found in kinds.values()]
     more = sum(len(found) - 1 for found in kinds.values())
@@ -177,7 +189,7 @@ def _all_damages(file: Path, damages: Sequence[Damage]) -> ResultError:
 
 
 def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, Sheet]]:
-    """The places of rows that are a header, of this table or of any that is known."""
+    """Yield the places of the rows that are a header, of this table or of any known family."""
     words = _first_words()
     for place, row in enumerate(rows):
         if row[0] in words or row[0] == first[0] or row[0].startswith(BYTE_ORDER_MARK):
@@ -188,7 +200,7 @@ def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, S
 
 @cache
 def _first_words() -> frozenset[str]:
-    """The names that a header begins with, as far as they are known."""
+    """Return the known names that a header may begin with."""
     names = chain(*families().columns.values(), *families().steps.values())
     return frozenset(
         [*names, *(each for family in families().family for need in family.needs for each in need.split("|"))]
@@ -200,18 +212,20 @@ def _scale_ns(name: str) -> int:
 
 
 def _kernels(header: Sequence[str], block: Block, at: dict[str, int]) -> Kernels:
-    def of(meaning: str) -> Texts:
-        return block.coded(at[meaning]) if meaning in at else Texts.same("", block.count)
+    def of(meaning: str) -> TextColumn:
+        return block.coded(at[meaning]) if meaning in at else TextColumn.same("", block.count)
 
     unknown = np.full(block.count, UNKNOWN_NS)
     start = block.times_ns(at["start"], _scale_ns(header[at["start"]])) if "start" in at else unknown
     model = of("model")
     if "model_name" in at:
-        model = Texts.of([name or number for name, number in zip(of("model_name").all(), model.all(), strict=True)])
+        model = TextColumn.of(
+            [name or number for name, number in zip(of("model_name").all(), model.all(), strict=True)]
+        )
     pipes = largest_shares(_counters(header, block), block.count) if any(name in at for name in PIPES) else []
     types, units = of("type"), of("unit")
     if AI_CPU in units.values:
-        types = Texts.of(list(map(type_on, units.all(), types.all())))
+        types = TextColumn.of(list(map(type_on, units.all(), types.all())))
     durations = _durations_ns(block, at["duration"], _scale_ns(header[at["duration"]]))
     return Kernels(
         of("name"), types, start, durations, of("device"), of("stream"), model, of("step").known_or(""), pipes
@@ -223,7 +237,7 @@ def _counters(header: Sequence[str], block: Block) -> dict[str, NDArray[np.float
 
 
 def _shares(header: Sequence[str], block: Block, at: dict[str, int]) -> list[float]:
-    """The share of each of PIPES in a kernel whose rows are its cores, in the time of the cores that took longer."""
+    """Return the share of each of PIPES in a kernel whose rows are its cores, relative to the slower cores' time."""
     counters = _counters(header, block)
     means = {name: values[:1] for name, values in counters.items()}
     for prefix, meaning in CORE_TIMES.items():
@@ -237,26 +251,27 @@ def _shares(header: Sequence[str], block: Block, at: dict[str, int]) -> list[flo
 
 
 def _durations_ns(block: Block, place: int, scale_ns: int) -> NDArray[np.int64]:
-    """As `times_ns`; a float holds every duration to the nanosecond, whatever its digits."""
+    """Return durations as whole nanoseconds, -1 where unknown."""
+    # A double holds every duration to the nanosecond, unlike absolute times, which `times_ns` reads.
     found = block.numbers(place) * scale_ns
     return np.rint(np.where(np.abs(found) < LARGEST_INTEGER, found, UNKNOWN_NS)).astype(np.int64)
 
 
-def _called(header: Sequence[str], block: Block, at: dict[str, int]) -> Iterator[Called]:
+def _called(header: Sequence[str], block: Block, at: dict[str, int]) -> Iterator[CallTotals]:
     scale = _scale_ns(header[at["total"]]) / 1_000
     names = block.texts(at["call"])
     levels = block.texts(at["level"]) if "level" in at else ["Runtime"] * block.count
     unknown = np.full(block.count, math.nan)
     figures = ((block.numbers(at[name]) if name in at else unknown).tolist() for name in _FIGURES)
     for name, level, *values in zip(names, levels, *figures, strict=True):
-        # What has no number stays a row of the file.
+        # A row without all figures has no totals, and remains a row of the file.
         if all(map(math.isfinite, values)):
             count, total, mean, most = values
-            yield Called(name, level, int(count), total * scale, mean * scale, most * scale)
+            yield CallTotals(name, level, int(count), total * scale, mean * scale, most * scale)
 
 
 _FIGURES = ("count", "total", "mean", "most")
-# What a step's time is the sum of, where no column tells it.
+# Parts whose sum is a step's time, if no column has that.
 _PARTS_OF_STEP = ("Computing", "Communication(Not Overlapped)", "Free")
 
 
@@ -265,7 +280,7 @@ def _add_steps(draft: Draft, log: int, header: Sequence[str], block: Block, at: 
     nothing = [""] * block.count
     models, devices, kinds = (block.texts(at[name]) if name in at else nothing for name in ("model", "device", "type"))
     for place, step in enumerate(block.texts(at["step"])):
-        # A stage of a cluster is of several devices, each of which has rows of its own.
+        # A stage of a cluster comprises several devices, and each of these has rows of its own.
         if kinds[place] == "stage":
             continue
         parts = {name: values[place] for name, values in known.items() if not name or math.isfinite(values[place])}

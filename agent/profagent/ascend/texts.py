@@ -1,4 +1,4 @@
-"""Numbers and times as other tools write them, in columns; rows as they are kept."""
+"""Numbers and times in the notations of other tools, as columns, and rows as they are stored."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 UNKNOWN_NS = -1
-# What values that no known file has come to.
+# Errors that values of an unknown shape cause in code that expects a known one.
 ODD_VALUES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-# A float holds every integer up to it.
+# A double holds every integer up to this.
 EXACT_BELOW = 1 << 53
 _THOUSANDTHS = re.compile(r"(?:(?:[1-8]\d{15}|\d{1,15})\.\d{3},)*(?:[1-8]\d{15}|\d{1,15})\.\d{3}")
 _FLOATS: Final = msgspec.json.Decoder(list[float])
@@ -33,15 +33,16 @@ _FLOATS_OR_NULL: Final = msgspec.json.Decoder(list[float | None])
 _RAW: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Nuls:
-    """NUL bytes of a text, which a file system leaves where a write was lost, or a tool as padding."""
+class NulBytes:
+    """Counter of NUL bytes in a text. A file system leaves them where a write was lost, and some tools as padding."""
 
     def __init__(self) -> None:
+        # Number of NUL bytes, and the offset of the first one in the file.
         self.count = 0
         self.first = 0
 
     def without(self, piece: bytes, offset: int, instead: bytes) -> bytes:
-        """The piece of a file at an offset, with each NUL byte exchanged and counted."""
+        """Return a piece of a file at an offset with each NUL byte replaced and counted."""
         found = piece.count(0)
         if not found:
             return piece
@@ -51,19 +52,19 @@ class Nuls:
         return piece.replace(b"\0", instead)
 
     def entries(self) -> Iterator[Entry]:
-        """The ledger's entry, if there are any."""
+        """Yield the ledger's entry, if there were any."""
         if self.count:
             what = f"{self.count:,} NUL bytes, the first at byte {self.first:,}: what stands behind them is read"
             yield ledger.entry(ledger.JOINED_RESULT, what, self.first, count=self.count)
 
 
 def encoded(value: object) -> str:
-    """Return JSON, as of the rows of a block."""
+    """Return a value as JSON, in the form of the rows of a block."""
     return msgspec.json.encode(value).decode()
 
 
 def decoded_events(text: bytes | str, events: msgspec.json.Decoder[list[T]], odd: T) -> list[T]:
-    """The events of an array, `odd` in the place of each that has a shape that no known tool writes."""
+    """Return the events of a JSON array, with `odd` for each event of a shape that no known tool writes."""
     try:
         return events.decode(text)
     except msgspec.ValidationError:
@@ -78,17 +79,18 @@ def _decoded_event(text: bytes, events: msgspec.json.Decoder[list[T]], odd: T) -
 
 
 def times_ns(texts: Sequence[str], scale_ns: int) -> NDArray[np.int64]:
-    """Times as whole nanoseconds, exact where they have so many digits; -1 where one is not known."""
+    """Return times as whole nanoseconds with all their digits; -1 where unknown."""
     joined = ",".join(texts).replace("\t", "").replace(" ", "")
+    # Times in µs with three decimals are nearly all there are: without their points they are integers of ns.
     if scale_ns == 1_000 and _THOUSANDTHS.fullmatch(joined):
         return np.fromstring(joined.replace(".", ""), np.int64, sep=",")
     return np.array([_time_ns(text, scale_ns) for text in texts], np.int64)
 
 
 def numbers(texts: Sequence[str]) -> list[float]:
-    """Numbers; NaN where one is not known."""
+    """Return numbers as doubles; NaN where unknown."""
     joined = f"[{','.join(texts)}]"
-    # A fifth of the time of `float`.
+    # Decoding JSON takes a fifth of the time of `float` for each text.
     try:
         if "N/A" in joined:
             known = _FLOATS_OR_NULL.decode(joined.replace("N/A", "null"))
@@ -102,7 +104,7 @@ def numbers(texts: Sequence[str]) -> list[float]:
 
 def _time_ns(text: str, scale_ns: int) -> int:
     try:
-        # Decimal, because a float rounds 19 digits.
+        # A time in ns has 19 digits, which a double would round.
         time_ns = int((Decimal(text.strip()) * scale_ns).to_integral_value())
         return time_ns if abs(time_ns) <= LARGEST_INTEGER else UNKNOWN_NS
     except (InvalidOperation, ValueError, OverflowError):
@@ -117,7 +119,7 @@ def _number(text: str) -> float:
 
 
 def event_times_ns(values: Sequence[Any]) -> NDArray[np.int64]:
-    """Whole nanoseconds of times in µs: of texts every digit counts. -1 where one is not known."""
+    """Return times in µs as whole nanoseconds; every digit of a text counts. -1 where unknown."""
     kinds = {*map(type, values)}
     if kinds == {str}:
         return times_ns(values, NS_PER_US)

@@ -1,4 +1,4 @@
-"""Timelines: a JSON array of events, alone or as `traceEvents`, read piece by piece.
+"""Timelines: JSON arrays of events, alone or as `traceEvents`, read piece by piece.
 
 Memory does not grow with the file.
 """
@@ -15,8 +15,8 @@ import msgspec
 
 from profagent import ledger
 from profagent.ascend.families import families
-from profagent.ascend.kernels import WITH_TASKS, Called, Kernels, Texts
-from profagent.ascend.texts import Nuls, decoded_events, event_times_ns
+from profagent.ascend.kernels import WITH_TASKS, CallTotals, Kernels, TextColumn
+from profagent.ascend.texts import NulBytes, decoded_events, event_times_ns
 from profagent.errors import ResultError
 from profagent.limits import LONGEST_EVENT_BYTES, LONGEST_OPENING_BYTES, TIMELINE_PIECE_BYTES
 
@@ -28,23 +28,24 @@ if TYPE_CHECKING:
     from profagent.ledger import Entry
 
 _BETWEEN = b" \t\r\n,"
-# Files that were joined keep the mark of their encoding.
+# Each of several joined files keeps its byte order mark.
 _BETWEEN_ARRAYS = _BETWEEN + BOM_UTF8
 _ARRAY = re.compile(rb'\s*(?:\[|\{(?:.{0,65536}?,)??\s*"traceEvents"\s*:\s*\[)', re.DOTALL)
-# Of further events in an object that has had some.
+# Beginning of another array of events in an object that had one.
 _ARRAY_AGAIN = re.compile(rb',\s*"traceEvents"\s*:\s*\[')
 _STEP = re.compile(r"ProfilerStep#(\d+)")
-# What names a model in this way has the device in the last bits of a process, and does not tell it otherwise.
+# Name of a thread with a model's steps. In the form with a bracket, the lowest bits of the process are the device, and
+# nothing else has it.
 _MODEL = re.compile(r"Model ID(\)?):(\d+)")
 _DEVICE = re.compile(r"NPU (\d+)")
 _DEVICE_BITS = 0b11111
-# By type of task, those that wait for others or tell these that they have ended.
+# Types of tasks that only wait for other tasks, or signal their end.
 _NO_KERNELS = ("EVENT_", "NOTIFY_")
 _CALLING_PROCESSES = frozenset({"CANN", "AscendCL", "GE", "Runtime", "Task Scheduler"})
 
 
 class Arguments(msgspec.Struct, rename=None):
-    """Those of an event's `args` that tell what it is."""
+    """Members of an event's `args` that determine its meaning."""
 
     name: Any = None
     labels: Any = None
@@ -57,7 +58,7 @@ class Arguments(msgspec.Struct, rename=None):
 
 
 class Event(msgspec.Struct):
-    """An event as far as it is understood; the file's own text of it is kept beside."""
+    """Event as far as it is understood; the text of the file is stored besides."""
 
     name: str = ""
     ph: str = ""
@@ -70,7 +71,7 @@ class Event(msgspec.Struct):
 
 
 _EVENTS: Final = msgspec.json.Decoder(list[Event])
-# For one of another shape: nothing of it is understood, and it is kept.
+# Stands for an event of another shape, which is stored as text and has no meaning.
 _ODD: Final = Event()
 _ANY: Final = msgspec.json.Decoder(list[Any])
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -78,87 +79,91 @@ _MALFORMED = re.compile(r"malformed: (.*) \(byte (\d+)\)")
 
 
 def is_timeline(beginning: bytes) -> bool:
-    """Whether a file that begins so is an array of events, or has one."""
+    """Return True if a file that begins with these bytes is an array of events, or contains one."""
     found = _ARRAY.match(beginning)
     if found is None:
         return False
     rest = beginning[found.end() :].lstrip()
-    # An event may be longer than what is read of it.
+    # The first event may be longer than the bytes that were read.
     is_long = b'"args"' in rest and not _whole_events(rest)[0]
     return rest[:1] == b"]" or (rest[:1] == b"{" and (b'"ph"' in rest or is_long))
 
 
-class _Place(NamedTuple):
-    """A place of the file; columns and the offset count bytes."""
+class _TextPlace(NamedTuple):
+    """Place in a file; columns and the offset count bytes."""
 
     line: int = 1
     column: int = 1
     offset: int = 0
 
-    def behind(self, text: bytes) -> _Place:
-        """The place behind a text that begins here."""
+    def behind(self, text: bytes) -> _TextPlace:
+        """Return the place after a text that begins here."""
         lines, size = text.count(b"\n"), len(text)
         column = size - text.rfind(b"\n") if lines else self.column + size
-        return _Place(self.line + lines, column, self.offset + size)
+        return _TextPlace(self.line + lines, column, self.offset + size)
 
 
-class _Text:
-    """The text of a file from `place` on, as far as it was read; `is_whole` when there is no more.
+class _TimelineText:
+    """Text of a file from `place` on, as far as it was read; `is_whole` is True at the end of the file.
 
-    NUL bytes, which no JSON has, are read as spaces.
+    NUL bytes, which JSON cannot have, are read as spaces.
     """
 
     def __init__(self, data: BinaryIO) -> None:
         self._data = data
+        # Bytes that were read and not dropped; `place` is the place of the first one.
         self.held = b""
-        self.place = _Place()
+        self.place = _TextPlace()
         self.is_whole = False
-        self.nuls = Nuls()
+        self.nuls = NulBytes()
 
     def read(self) -> None:
-        """Hold a further piece."""
+        """Append another piece of the file to `held`."""
         more = self._data.read(TIMELINE_PIECE_BYTES)
         self.is_whole = not more
         self.held += self.nuls.without(more, self.place.offset + len(self.held), b" ")
 
     def drop(self, size: int) -> None:
-        """Go on behind so many bytes."""
+        """Remove this number of bytes from the beginning of `held`."""
         self.place, self.held = self.place.behind(self.held[:size]), self.held[size:]
 
     def strip(self, between: bytes) -> None:
-        """Go on behind what stands between two events, or two arrays of them."""
+        """Remove the bytes between two events, or between two arrays of events."""
         self.drop(len(self.held) - len(self.held.lstrip(between)))
 
 
-class Pieces:
-    """The events of a file, in whatever arrays stand in it one behind another.
+class EventPieces:
+    """Events of a file, from all arrays that stand one after another in it.
 
-    An iteration gives whole events as they stand there, a JSON array of about TIMELINE_PIECE_BYTES at a time, and
-    decoded. It raises ResultError at what is damaged, after what came before. Behind it `arrays` counts them, `members`
-    are the names of what objects have beside their events, and `nuls` the NUL bytes.
+    An iteration yields whole events: their text as a JSON array of about TIMELINE_PIECE_BYTES, and the decoded
+    events. It raises ResultError at a damage, after the events before that. Afterwards `arrays` is the number of
+    arrays, `members` has the names of other members of objects with events, and `nuls` counts NUL bytes.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._text: _Text
+        self._text: _TimelineText
         self.arrays = 0
         self.members: dict[str, None] = {}
-        self.nuls = Nuls()
+        self.nuls = NulBytes()
 
     def __iter__(self) -> Iterator[tuple[str, list[Event]]]:
-        """Read the file from its beginning."""
+        """Yield the pieces of the file from its beginning."""
         with self._file.open("rb") as data:
-            self._text = _Text(data)
+            self._text = _TimelineText(data)
             self.nuls = self._text.nuls
-            while (is_in_object := self._opened()) is not None:
+            while (is_in_object := self._open_array()) is not None:
                 self.arrays += 1
                 yield from self._events()
-                while is_in_object and self._goes_on():
+                while is_in_object and self._open_further_array():
                     self.arrays += 1
                     yield from self._events()
 
-    def _opened(self) -> bool | None:
-        """Go on behind the begin of the next array; returns whether an object has it, None at the end of the file."""
+    def _open_array(self) -> bool | None:
+        """Drop everything up to the events of the next array.
+
+        Returns True if an object contains the array, False if not, and None at the end of the file.
+        """
         text = self._text
         text.strip(_BETWEEN_ARRAYS)
         while len(text.held) < LONGEST_OPENING_BYTES and not text.is_whole:
@@ -173,22 +178,22 @@ class Pieces:
             return is_in_object
         if text.held or not self.arrays:
             follows = "what follows the end of its events is no array of events"
-            raise self._damage(_End(0, follows if self.arrays else "it has no array of events"), 0)
+            raise self._damage(_EventsEnd(0, follows if self.arrays else "it has no array of events"), 0)
         return None
 
     def _events(self) -> Iterator[tuple[str, list[Event]]]:
         text = self._text
         while True:
-            # The comma before an event may come with the piece behind it.
+            # The comma before an event may arrive with the next piece only.
             text.strip(_BETWEEN)
             cut, events_text, events = _whole_events(text.held)
-            end = None if cut else _end(text.held)
+            end = None if cut else _end_of_events(text.held)
             if end is not None:
                 cut, events_text, events = _whole_events(text.held[: end.at])
             elif not cut and text.is_whole:
-                end = _End(len(text.held), "the file is cut off in the middle of its events")
+                end = _EventsEnd(len(text.held), "the file is cut off in the middle of its events")
             elif not cut and len(text.held) > LONGEST_EVENT_BYTES:
-                end = _End(0, "what begins here is no event: it has no end")
+                end = _EventsEnd(0, "what begins here is no event: it has no end")
             if cut:
                 yield f"[{events_text}]", events
             if end is not None and end.damage:
@@ -198,8 +203,11 @@ class Pieces:
                 return
             text.read()
 
-    def _goes_on(self) -> bool:
-        """Go on behind the end of the object that has the events, or in further events of it; returns if it has any."""
+    def _open_further_array(self) -> bool:
+        """Drop the rest of an object up to further events, and return True if it has any.
+
+        Returns False at the end of the object.
+        """
         text, begin = self._text, b'{"":0'
         while True:
             for found in _ARRAY_AGAIN.finditer(text.held):
@@ -213,7 +221,7 @@ class Pieces:
                 text.read()
                 continue
             if damage:
-                raise self._damage(_End(size - len(begin), damage), size - len(begin))
+                raise self._damage(_EventsEnd(size - len(begin), damage), size - len(begin))
             self._note_members(begin + text.held[: size - len(begin)])
             text.drop(size - len(begin))
             return False
@@ -222,8 +230,8 @@ class Pieces:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             self.members |= dict.fromkeys(_MEMBERS.decode(of_object))
 
-    def _damage(self, end: _End, read: int) -> ResultError:
-        """The error of a damage, where so many bytes of the held text are read: an event that it is in is not."""
+    def _damage(self, end: _EventsEnd, read: int) -> ResultError:
+        """Return the error for a damage at `end`, where `read` bytes of the held text could be read."""
         line, column, _ = self._text.place.behind(self._text.held[: end.at])
         size, offset = self._file.stat().st_size, self._text.place.offset + read
         what = f"column {column}: {end.damage}: {size - offset:,} bytes from byte {offset:,} on are not read"
@@ -231,11 +239,11 @@ class Pieces:
 
 
 def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str]) -> None:
-    """Bring the events into the draft. `wants` is which of kernels, steps and calls to make of them.
+    """Add the events of a timeline to the draft. `wants` names the figures to make: kernels, steps or calls.
 
-    Raises ResultError as `Pieces`.
+    Raises ResultError as `EventPieces` does.
     """
-    meaning, pieces = _Meaning(draft, log, wants), Pieces(file)
+    meaning, pieces = _TimelineFigures(draft, log, wants), EventPieces(file)
     count = 0
     try:
         for text, events in pieces:
@@ -250,7 +258,7 @@ def import_timeline(draft: Draft, log: int, file: Path, *, wants: Sequence[str])
         draft.end_file(log, "timeline", None if family is None else family.name, (), count)
 
 
-def _entries(meaning: _Meaning, pieces: Pieces, count: int) -> Iterator[Entry]:
+def _entries(meaning: _TimelineFigures, pieces: EventPieces, count: int) -> Iterator[Entry]:
     if meaning.odd:
         what = f"{meaning.odd:,} of {count:,} events, which are kept: they have a shape that no known tool writes"
         yield ledger.entry(ledger.NOT_COUNTED, what, count=meaning.odd)
@@ -264,25 +272,27 @@ def _entries(meaning: _Meaning, pieces: Pieces, count: int) -> Iterator[Entry]:
     yield from pieces.nuls.entries()
 
 
-class _Meaning:
-    """What of a timeline becomes kernels, steps and calls."""
+class _TimelineFigures:
+    """Kernels, steps and calls that the events of a timeline stand for."""
 
     def __init__(self, draft: Draft, log: int, wants: Sequence[str]) -> None:
+        # Names of processes by their number, categories of events, and the number of events that no known tool writes.
         self.processes: dict[Any, str] = {}
         self.categories: set[str] = set()
         self.odd = 0
         self._draft, self._log, self._wants = draft, log, wants
-        # By name and process: how many, their whole time and the longest.
+        # Number, total time and longest time of calls, by name and process.
         self._calls: dict[tuple[str, str | None], list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-        # By process and thread: which model's steps it shows. By process: its device.
+        # Model whose steps a thread shows, by process and thread; device of each process.
         self._models: dict[tuple[Any, Any], str] = {}
         self._devices: dict[Any, str] = {}
+        # Times of the parts of each step in µs, by process, thread, model and number.
         self._steps: dict[tuple[Any, Any, str, str], dict[str, float]] = defaultdict(dict)
-        # By category of a step's event.
+        # Part of a step by the category of its events.
         self._parts = {alias: name for name, aliases in families().steps.items() for alias in aliases}
 
     def take(self, events: Sequence[Event]) -> None:
-        """Further events."""
+        """Add events."""
         tasks: list[Event] = []
         calls: dict[tuple[str, str | None], list[Any]] = defaultdict(list)
         self.categories.update({event.cat for event in events})
@@ -310,12 +320,12 @@ class _Meaning:
         if event.cat in self._parts and event.args is not None and event.args.iteration is not None:
             self._step(event, str(event.args.iteration))[self._parts[event.cat]] = _us(event.dur)
         elif event.name.startswith("ProfilerStep#") and (found := _STEP.match(event.name)):
-            # Further threads have it as well, no longer than its own.
+            # Other threads show the step as well, but no longer than its own thread does.
             parts = self._steps[None, None, "", found[1]]
             parts[""] = max(parts.get("", 0.0), _us(event.dur))
 
     def _step(self, event: Event, number: str) -> dict[str, float]:
-        # A thread may be another model's later.
+        # A thread may show the steps of another model later, so the model of this time is part of the key.
         return self._steps[event.pid, event.tid, self._models.get((event.pid, event.tid), ""), number]
 
     def _take_other(self, event: Event, about: Arguments) -> None:
@@ -339,7 +349,7 @@ class _Meaning:
         known[2] = max(known[2], *durations)
 
     def end(self) -> None:
-        """All has come."""
+        """Add the steps and calls to the draft: all events were taken."""
         if "steps" in self._wants:
             for (pid, tid, model, step), parts in self._steps.items():
                 of = model or self._models.get((pid, tid), "")
@@ -347,39 +357,43 @@ class _Meaning:
         if "calls" in self._wants:
             for (full_name, process), (count, total, most) in self._calls.items():
                 level, at, name = full_name.rpartition("@")
-                called = Called(name, level if at else str(process), int(count), total, total / count, most)
+                called = CallTotals(name, level if at else str(process), int(count), total, total / count, most)
                 self._draft.add_calls(called)
 
 
 def _kernels(tasks: Sequence[Event], devices: Mapping[Any, str]) -> Kernels:
-    """Tasks of devices, by process; where no stream is told it is the row that they are shown in."""
+    """Return tasks of devices as kernels; without a stream, the row that shows a task stands for it."""
     about = [task.args or Arguments() for task in tasks]
     streams = [each.physical_stream if each.stream is None else each.stream for each in about]
     return Kernels(
-        Texts.of([task.name for task in tasks]),
-        Texts.of([str(each.task_type) for each in about]),
+        TextColumn.of([task.name for task in tasks]),
+        TextColumn.of([str(each.task_type) for each in about]),
         event_times_ns([task.ts for task in tasks]),
         event_times_ns([task.dur for task in tasks]),
-        Texts.of([devices.get(task.pid, "") for task in tasks]),
-        Texts.of([str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)]),
-        Texts.of(["" if each.model is None else str(each.model) for each in about]),
-        Texts.same("", len(tasks)),
+        TextColumn.of([devices.get(task.pid, "") for task in tasks]),
+        TextColumn.of(
+            [str(task.tid if stream is None else stream) for task, stream in zip(tasks, streams, strict=True)]
+        ),
+        TextColumn.of(["" if each.model is None else str(each.model) for each in about]),
+        TextColumn.same("", len(tasks)),
     )
 
 
 def _whole_events(held: bytes) -> tuple[int, str, list[Event]]:
-    """How many bytes at the beginning are whole events, and these. A cut inside of a text or a list does not decode."""
+    """Return the number of bytes at the beginning that are whole events, their text, and the events."""
     for cut in _cuts(held):
         try:
             return cut, held[:cut].decode(), decoded_events(b"[%b]" % held[:cut], _EVENTS, _ODD)
         except (msgspec.DecodeError, UnicodeDecodeError):
+            # The bracket was inside a text or a list: the next cut is further to the front.
             continue
     return 0, "", []
 
 
 def _cuts(held: bytes) -> Iterator[int]:
-    """Places behind what may be an event, last first; after some tries what is left must be longer."""
+    """Yield places after a closing bracket, which may end an event, the last one first."""
     end = len(held)
+    # After this many tries, the beginning of the text is likely to be one long event.
     for _ in range(64):
         comma = held.rfind(b"}", 0, end)
         if comma < 0:
@@ -388,21 +402,21 @@ def _cuts(held: bytes) -> Iterator[int]:
         end = comma
 
 
-class _End(NamedTuple):
-    """Where no further event can be; `damage` is empty at the end of the array."""
+class _EventsEnd(NamedTuple):
+    """Place after which no further event can be; `damage` is empty at the regular end of the array."""
 
     at: int
     damage: str = ""
 
 
-def _end(held: bytes) -> _End | None:
-    """The end of the events; None where more of the file may have further ones."""
+def _end_of_events(held: bytes) -> _EventsEnd | None:
+    """Return the end of the events, or None if more of the file may have further ones."""
     end = None
     try:
         held.decode()
     except UnicodeDecodeError as error:
         if error.reason != "unexpected end of data":
-            end = _End(error.start, "it is not UTF-8: save it as UTF-8")
+            end = _EventsEnd(error.start, "it is not UTF-8: save it as UTF-8")
             held = held[: error.start]
     try:
         _ANY.decode(b"[" + held)
@@ -410,18 +424,18 @@ def _end(held: bytes) -> _End | None:
         found = _MALFORMED.search(str(error))
         at = len(held) if found is None else int(found[2]) - 1
         if found is not None and found[1] == "trailing characters":
-            # Of these the first byte is 1.
-            return _End(at - 1)
-        # A number that is cut off is as malformed as any.
-        return end if found is None or at == len(held) else _End(at, f"it is no JSON any more: {found[1]}")
-    return _End(len(held))
+            # msgspec counts the bytes of trailing characters from 1.
+            return _EventsEnd(at - 1)
+        # A number that is cut off at the end of the text is reported as malformed, too.
+        return end if found is None or at == len(held) else _EventsEnd(at, f"it is no JSON any more: {found[1]}")
+    return _EventsEnd(len(held))
 
 
 _CUT_OFF = "the file is cut off behind its events"
 
 
 def _end_of_object(text: bytes) -> tuple[int, str]:
-    """Where an object that the text begins with ends, or where it is damaged and how."""
+    """Return the length of the object that the text begins with, or the place and description of its damage."""
     try:
         _MEMBERS.decode(text)
     except msgspec.DecodeError as error:

@@ -15,7 +15,7 @@ from profagent.importing.sources import Walk
 from profagent.store.workspace import Workspace
 
 if TYPE_CHECKING:
-    from profagent.ascend.importing import Taken
+    from profagent.ascend.importing import ImportedSource
 
 OP_SUMMARY = (
     "Device_id,Model ID,Task ID,Stream ID,Op Name,OP Type,OP State,Task Type,Task Start Time(us),Task Duration(us),"
@@ -257,7 +257,7 @@ def found(*paths: Path) -> Walk:
     return walk
 
 
-def taken(workspace: Path, *paths: Path) -> list[Taken]:
+def taken(workspace: Path, *paths: Path) -> list[ImportedSource]:
     """Import paths."""
     return asyncio.run(import_paths(paths, Workspace(workspace))).taken
 

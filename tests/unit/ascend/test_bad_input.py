@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from profagent.ascend import csv_rows, database, importing
 from profagent.ascend import timeline as timelines
-from profagent.ascend.timeline import Pieces
+from profagent.ascend.timeline import EventPieces
 from profagent.errors import ResultError, StoreError
 from profagent.importing.cli import command as import_command
 from profagent.store.subset import tables_of
@@ -83,7 +83,7 @@ def test_a_damaged_timeline_says_where_and_keeps_what_stands_before(
     monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
     read: list[object] = []
     with pytest.raises(ResultError, match=re.escape(said)):
-        read.extend(event for events, _ in Pieces(file) for event in json.loads(events))
+        read.extend(event for events, _ in EventPieces(file) for event in json.loads(events))
     assert read == [json.loads(_ONE)] * 2
 
 
@@ -93,7 +93,7 @@ def test_what_stands_behind_the_events_is_no_damage(tail: str, tmp_path: Path, m
     file = write(tmp_path / "x.json", text + " " * 99)
     for size in (20, 1 << 20):
         monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
-        assert [event for events, _ in Pieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
+        assert [event for events, _ in EventPieces(file) for event in json.loads(events)] == [json.loads(_ONE)] * 2
 
 
 @pytest.mark.parametrize("odd", ['{"cat": null}', '{"args": []}', '{"args": "x"}', '{"name": 7}', "5", "[]", "null"])

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from profagent.ascend import database, importing
 from profagent.ascend import timeline as timelines
 from profagent.ascend.csv_rows import Rows
-from profagent.ascend.timeline import Pieces
+from profagent.ascend.timeline import EventPieces
 from profagent.sessions.cli import gc as gc_command
 from profagent.stats.cli import command as stats_command
 from profagent.store.subset import tables_of
@@ -333,7 +333,7 @@ def test_events_are_the_same_in_pieces_of_any_size(size: int, tmp_path: Path, mo
     events = files.TIMELINES["msprof"] * 3
     file = write(tmp_path / "x.json", json.dumps(events, indent=1))
     monkeypatch.setattr(timelines, "TIMELINE_PIECE_BYTES", size)
-    assert [event for text, _ in Pieces(file) for event in json.loads(text)] == events
+    assert [event for text, _ in EventPieces(file) for event in json.loads(text)] == events
 
 
 # SQLite's cache is as large for each; the first file has had all the rest loaded.
