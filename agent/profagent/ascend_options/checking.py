@@ -1,4 +1,4 @@
-"""What is wrong with the options of one place, what its runtime would do, and what they should be. Pure."""
+"""Check of the options of one place: what is wrong, what the runtime would do, and the corrected options. Pure."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ if TYPE_CHECKING:
 OFF = ("off", "", False, None)
 
 
-class Checked(NamedTuple):
-    """What was found, and the options as they should be."""
+class CheckedOptions(NamedTuple):
+    """Findings about options, and the corrected options."""
 
     findings: tuple[Finding, ...]
     corrected: dict[str, object]
 
 
-def checked(family: str, given: Mapping[str, object], facts: Collection[str] = ()) -> Checked:
-    """Check the options of a family; `facts` are what else is known of where they stand, by names of `rules.toml`.
+def check_options(family: str, given: Mapping[str, object], facts: Collection[str] = ()) -> CheckedOptions:
+    """Check the options of a family; `facts` are other known facts about their place, by the names in `rules.toml`.
 
-    With MORE among them there are options that nobody sees: then none is known to be absent, or to have its default.
+    With MORE among the facts there are options that cannot be seen: then no option is known to be absent, or to
+    have its default.
     """
     keys = all_rules().keys_of(family)
     if MORE in facts:
         keys = {name: msgspec.structs.replace(key, default=Expression("…")) for name, key in keys.items()}
+    # Spelling of each key in the document, which the corrected text keeps.
     spelled: dict[str, str] = {}
     options: dict[str, object] = {}
     findings = []
@@ -52,6 +54,7 @@ def checked(family: str, given: Mapping[str, object], facts: Collection[str] = (
         findings.append(_wrong(family, key, value, problem.text, problem.instead))
         if problem.instead is not None:
             options[key.name] = problem.instead
+    # Rules see the options as they were given: the correction of one rule must not trigger another.
     corrected = dict(options)
     for rule in all_rules().rules_of(family):
         if _holds(rule, keys, options, facts):
@@ -60,11 +63,11 @@ def checked(family: str, given: Mapping[str, object], facts: Collection[str] = (
             corrected = {name: value for name, value in corrected.items() if name not in rule.drop}
     if all(finding.mark is not FindingMark.BAD for finding in findings) and keys:
         findings.insert(0, good("runtime", f"takes {_taken(keys, options)}"))
-    return Checked(tuple(findings), {spelled.get(name, name): value for name, value in corrected.items()})
+    return CheckedOptions(tuple(findings), {spelled.get(name, name): value for name, value in corrected.items()})
 
 
 def shown(value: object) -> str:
-    """A value as a script has it."""
+    """Return a value as a script has it."""
     if isinstance(value, Expression):
         return value.text
     if isinstance(value, Member):
@@ -76,7 +79,7 @@ def shown(value: object) -> str:
 
 
 def key_of(keys: Mapping[str, Key], name: str) -> Key | None:
-    """The key that a name, or its other name, is of."""
+    """Return the key with this name, or with this as its other name."""
     return keys.get(name) or next((key for key in keys.values() if name == key.also), None)
 
 
@@ -106,7 +109,7 @@ def _holds(rule: OptionRule, keys: Mapping[str, Key], options: Mapping[str, obje
 
 
 def _effective(keys: Mapping[str, Key], options: Mapping[str, object], name: str) -> object:
-    """The value or the default, with members by their names; an Expression where it is not known."""
+    """Return the value or the default of an option, with members by their names; an Expression if it is unknown."""
     value = options.get(name, keys[name].default)
     if isinstance(value, list):
         return [each.name if isinstance(each, Member) else each for each in value]
@@ -118,14 +121,14 @@ def _is_one(value: object, wanted: Collection[object]) -> bool:
 
 
 def _has_all(value: object, wanted: Collection[object]) -> bool:
-    """Whether a list has all, or a value is one, of them; what is not known may be."""
+    """Return True if a list has all of the wanted values, or a value is one of them; an unknown value may be."""
     if isinstance(value, list):
         return any(isinstance(each, Expression) for each in value) or all(each in value for each in wanted)
     return isinstance(value, Expression) or value in wanted
 
 
 def _taken(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
-    """What the runtime goes by: what was named, and what is on by default."""
+    """Return the text of what the runtime uses: named options, and those that are on by default."""
     named = [f"{name} {shown(value)}" for name, value in options.items()]
     default = [
         f"{name} {shown(key.value(key.default))}"
@@ -142,5 +145,5 @@ def _taken(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
 
 
 def problems(findings: Collection[Finding]) -> Iterator[Finding]:
-    """Those that are not good."""
+    """Yield the findings that are not good."""
     return (finding for finding in findings if finding.mark is not FindingMark.GOOD)

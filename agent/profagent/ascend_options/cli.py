@@ -1,4 +1,4 @@
-"""`profagent options make` and `profagent options check`."""
+"""The commands `profagent options make` and `profagent options check`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tf1(*, named: tuple[str, ...], estimator: bool) -> None:
     Example: profagent options make tf1 output=/tmp/profiling task_trace=on aic_metrics=PipeUtilization
     Example: profagent options make tf1 --estimator output=/tmp/profiling training_trace=on
     """
-    _show(making.tensorflow(making.ESTIMATOR if estimator else making.SESSION, _pairs(named)))
+    _print_options(making.tensorflow(making.ESTIMATOR if estimator else making.SESSION, _pairs(named)))
 
 
 @make.command("tf2")
@@ -64,7 +64,7 @@ def tf2(*, named: tuple[str, ...]) -> None:
     Example: profagent options make tf2 output=/tmp/profiling training_trace=on task_trace=on
     Example: profagent options make tf2 output=/tmp/profiling task_trace=on aic_metrics=PipeUtilization
     """
-    _show(making.tensorflow(making.TF2, _pairs(named)))
+    _print_options(making.tensorflow(making.TF2, _pairs(named)))
 
 
 @make.command("env")
@@ -75,7 +75,7 @@ def env(*, named: tuple[str, ...]) -> None:
     Example: profagent options make env output=/tmp/profiling training_trace=on task_trace=on
     Example: profagent options make env output=/tmp/profiling aic_metrics=PipeUtilization > profiling.env
     """
-    _show(making.environment(_pairs(named)))
+    _print_options(making.environment(_pairs(named)))
 
 
 @make.command("mindspore")
@@ -86,7 +86,7 @@ def mindspore(*, named: tuple[str, ...]) -> None:
     Example: profagent options make mindspore profiler_level=Level1
     Example: profagent options make mindspore profiler_level=Level1 schedule=wait=1,warmup=1,active=2,repeat=1
     """
-    _show(making.mindspore(_pairs(named)))
+    _print_options(making.mindspore(_pairs(named)))
 
 
 @make.command("acl-json")
@@ -98,7 +98,7 @@ def acl_json(*, named: tuple[str, ...], device: str) -> None:
     Example: profagent options make acl-json output=/opt/app/profiling interval=1
     Example: profagent options make acl-json --device atlas output=/tmp/profiling aic_metrics=PipeUtilization
     """
-    _show((making.ss928_acl_json if device == SS928 else making.atlas_acl_json)(_pairs(named)))
+    _print_options((making.ss928_acl_json if device == SS928 else making.atlas_acl_json)(_pairs(named)))
 
 
 @command.command("check")
@@ -115,23 +115,23 @@ def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
     Example: profagent options check profiler_config.json
     Example: profagent options check --json - < acl.json
     """
-    results = check_documents({name: _data(name) for name in files}, device)
+    results = check_documents({name: _read_bounded(name) for name in files}, device)
     if as_json:
-        found = [{**section_fields(each.section), "corrected": _valid(each.corrected)} for each in results]
+        found = [{**section_fields(each.section), "corrected": _encodable(each.corrected)} for each in results]
         click.echo(json_text(found))
     else:
         for each in results:
-            _say(section_lines(each.section))
+            _print_lines(section_lines(each.section))
             if each.corrected is not None:
-                _say(["corrected:", *map(printable, each.corrected.splitlines())])
+                _print_lines(["corrected:", *map(printable, each.corrected.splitlines())])
     return 0 if all(each.section.is_good for each in results) else 1
 
 
-def _data(name: str) -> bytes:
-    """At most a little more than is read. Raises UsageError."""
+def _read_bounded(name: str) -> bytes:
     try:
         if name == "-":
             return sys.stdin.buffer.read(LARGEST_OPTIONS_BYTES + 1)
+        # One byte more than the limit is enough to refuse a file that is too large.
         with Path(name).open("rb") as file:
             return file.read(LARGEST_OPTIONS_BYTES + 1)
     except OSError as error:
@@ -150,18 +150,18 @@ def _pairs(named: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-def _show(made: MadeOptions) -> None:
+def _print_options(made: MadeOptions) -> None:
     for finding in made.remarks:
         for line in finding_lines(finding):
             tell(line)
-    _say(map(printable, made.text.splitlines()))
+    _print_lines(map(printable, made.text.splitlines()))
 
 
-def _valid(text: str | None) -> str | None:
-    """Without halves of characters, which JSON can only name by their numbers."""
+def _encodable(text: str | None) -> str | None:
+    # A script may name half of a character (a surrogate), which UTF-8 cannot encode.
     return text and text.encode("utf-8", "backslashreplace").decode()
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line)

@@ -1,4 +1,4 @@
-"""What people hand in, whatever it is: which options it has, what is wrong with them, and the corrected text. Pure."""
+"""Check of documents of any kind: the options in them, what is wrong with these, and the corrected text. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent.aclconfig.edit import PROFILER, ProfilerSettings, edited_acl_json
-from profagent.ascend_options.checking import checked, problems, shown
+from profagent.ascend_options.checking import check_options, problems, shown
 from profagent.ascend_options.environment import MODE, OPTIONS, environment_text, read_environment
-from profagent.ascend_options.json_text import double_findings, known, read, slip_finding, written
+from profagent.ascend_options.json_text import double_findings, known, one_line_json, read, slip_finding
 from profagent.ascend_options.rules import MORE, Expression, all_rules
 from profagent.ascend_options.script import BESIDE, POSITIONAL, place_of, read_script
 from profagent.ascend_options.tables import plain, read_toml, tables, toml_text, typed
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
 
 SS928, ATLAS = "ss928", "atlas"
-# A fact: the options stand in a file, which holds no functions.
+# Fact that the options stand in a file, which cannot hold functions.
 DOCUMENT = "(document)"
 LINE_COLUMNS = 100
-# What an SS928's acl.json has and no other's.
+# Keys that only the acl.json of an SS928 has.
 _SS928_KEYS = {"interval", "acl_api", "aacpu", "aac_metrics"}
 _NO = {"", "off", "no", "false", "0", "none", "null", "disable", "disabled"}
-# What it is, is told behind comments, too, which JSON has not.
+# JSON text of an object. Comments before it are skipped, although JSON has none: people write them.
 _OBJECT = re.compile(r"(?:[\s\ufeff]|//.*|/\*(?s:.*?)\*/)*+\{")
 _EMPTY = re.compile(r"[\s\ufeff]*\{\s*\}\s*")
-# An object in it, which profiling_options have not.
+# An object within the text, which profiling_options never have.
 _HAS_OBJECT = re.compile(r":\s*\{")
 _BROKEN = "it cannot be read: nothing is recorded"
 _HINT = (
@@ -51,14 +51,14 @@ _HINT = (
 
 
 class Result(NamedTuple):
-    """What was found of one set of options, and the text as it should be; None where it is right or cannot be told."""
+    """Findings about one set of options, and the corrected text; None if they are right or cannot be corrected."""
 
     section: Section
     corrected: str | None = None
 
 
 def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[Result]:
-    """Check them all; an acl.json among them counts for the scripts beside it. Raises UsageError."""
+    """Check all documents; an acl.json among them provides facts for the scripts. Raises UsageError."""
     texts = {name: _text(name, data) for name, data in documents.items()}
     configs = {name: results for name, text in texts.items() if (results := _tables(name, text))}
     acl_json = {name for name, text in texts.items() if _is_acl_json(text) and name not in configs}
@@ -82,7 +82,7 @@ def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[
 
 
 def call_text(name: str, given: Mapping[str, object]) -> str:
-    """A call with these arguments, on several lines where one is too long."""
+    """Return a call with these arguments, on several lines if one line would be too long."""
     arguments = [f"{key}={shown(value)}" for key, value in given.items()]
     line = f"{name}({', '.join(arguments)})"
     return line if len(line) <= LINE_COLUMNS else "\n".join([f"{name}(", *(f"    {each}," for each in arguments), ")"])
@@ -102,12 +102,12 @@ def _is_json(text: str) -> bool:
 
 
 def _is_acl_json(text: str) -> bool:
-    """Return True for JSON that has an object in it; an empty one is no text of options, but a file without any."""
+    """Return True for JSON with an object in it, or for `{}`, which is an empty file and no text of options."""
     return _is_json(text) and (_HAS_OBJECT.search(text) is not None or _EMPTY.fullmatch(text) is not None)
 
 
 def _tables(name: str, text: str) -> list[Result]:
-    """Return what is found in torch_npu's arguments of a file in JSON or TOML; nothing where it has none."""
+    """Return the results for torch_npu's arguments in a JSON or TOML file; empty if it has none."""
     if _is_json(text):
         reading = _read(text)
         write = partial(json.dumps, indent=4, ensure_ascii=False)
@@ -124,13 +124,14 @@ def _tables(name: str, text: str) -> list[Result]:
 def _of_tables(
     name: str, value: object, doubled: list[Finding], write: Callable[[Mapping[str, object]], str]
 ) -> list[Result]:
-    """Each table's findings, and its corrected text with those in it."""
+    """Return a result for each table, with the corrected text of the table and the tables in it."""
     try:
         found = list(tables(value))
     except RecursionError as error:
         raise UsageError(f"{name} is nested too deep", hint=_HINT) from error
     results: list[Result] = []
     changed: dict[tuple[str, ...], Mapping[str, object]] = {}
+    # Inner tables are checked first, because the corrected text of an outer table contains theirs.
     for table in reversed(found):
         findings = _table(table, changed)
         about = " ".join((name, ".".join(table.path))).strip()
@@ -146,11 +147,11 @@ def _of_tables(
 
 
 def _table(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
-    """What is found in a table; if it, or one in it, has to be another, that is put among those that changed."""
+    """Return the findings of a table; a corrected table is added to `changed`."""
     given = typed(all_rules().keys_of(table.family), table.given)
-    found = checked(table.family, given, {DOCUMENT})
+    found = check_options(table.family, given, {DOCUMENT})
     inner = {key: changed[(*table.path, key)] for key in table.given if (*table.path, key) in changed}
-    # As text: 1 is no True.
+    # The texts are compared, because 1 and True are equal as values.
     if inner or repr(found.corrected) != repr(given):
         changed[table.path] = {
             key: inner.get(key, table.given.get(key)) if isinstance(value, Expression) else plain(value)
@@ -160,8 +161,8 @@ def _table(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, objec
 
 
 def _environment(name: str, found: Environment) -> Result:
-    """The two variables together, and the JSON of the second."""
-    both = checked("environment", found.values)
+    """Check the two variables together, and the JSON in the second one."""
+    both = check_options("environment", found.values)
     right, findings = dict(both.corrected), list(both.findings)
     if found.lost_quotes():
         why = f"the shell takes the quotes out of {OPTIONS}: {found.values[OPTIONS]}; nothing is recorded"
@@ -185,17 +186,17 @@ def _profiler(value: object) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def _meant(value: object) -> object:
-    """A file with its `profiler` called so: what is called right counts, whatever slip of it stands beside it."""
+def _with_profiler_key(value: object) -> object:
     if not isinstance(value, dict):
         return value
+    # A key that is exactly `profiler` counts, whatever misspelling of it stands beside it.
     slips = [key for key in value if is_meant_profiler(key)]
     meant = PROFILER if PROFILER in value else "".join(slips[:1])
     return {PROFILER if key == meant else key: value[key] for key in value if key == meant or key not in slips}
 
 
 def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
-    """Whose file it is, by keys that only one of them has; an SS928's where none tells."""
+    """Return the device of an acl.json by keys that only one of the two kinds has; an SS928 if none decides."""
     if device is not None:
         return device
     others = all_rules().keys_of("acl_json").keys() - set(PROFILER_KEYS)
@@ -204,7 +205,7 @@ def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
 
 
 def _enables(text: str, device: str | None) -> bool:
-    """Whether acl.init with this file leaves no way for acl.prof.init: on an SS928 also with the switch off."""
+    """Return True if acl.init with this file makes acl.prof.init fail; on an SS928 it does even with the switch off."""
     profiler = _profiler(_acl_json_value(_read(text), text))
     if profiler is None:
         return False
@@ -221,7 +222,7 @@ def _read(text: str) -> JsonReading:
 
 
 def _acl_json_value(reading: JsonReading, text: str) -> object:
-    """Return the value of an acl.json; a file that only an SS928's runtime takes has one, too. None if it is broken."""
+    """Return the value of an acl.json, also of text that only an SS928's runtime accepts; None if it is broken."""
     if reading.slip is None:
         return reading.value
     try:
@@ -233,7 +234,7 @@ def _acl_json_value(reading: JsonReading, text: str) -> object:
 def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     reading = _read(text)
     value = _acl_json_value(reading, text)
-    meant = _meant(value)
+    meant = _with_profiler_key(value)
     profiler = _profiler(meant)
     is_ss928 = _device(profiler, device) == SS928
     if reading.slip and (value is None or not is_ss928):
@@ -244,7 +245,7 @@ def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     about = f"{name} (Atlas)"
     if profiler is None:
         return Result(Section(about, (bad("switch", "no object 'profiler': nothing is recorded", "add one"),)))
-    found = checked("acl_json", profiler)
+    found = check_options("acl_json", profiler)
     assert isinstance(meant, dict)
     right = json.dumps({**meant, PROFILER: found.corrected}, indent=4, ensure_ascii=False)
     findings = (*double_findings(reading), *found.findings)
@@ -257,10 +258,11 @@ def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
 
 
 def _mended(value: object, name: str) -> str | None:
-    """An SS928's acl.json with its slips mended; None where it names no output, which nobody but its owner knows."""
-    value = _meant(value)
+    """Return an SS928's acl.json with its slips corrected; None without an output, which only the owner knows."""
+    value = _with_profiler_key(value)
     given = _profiler(value) or {}
-    # What is called right counts, whatever slip of it stands beside it.
+    # A key with the right name counts, whatever misspelling of it stands beside it: it comes last and replaces the
+    # other.
     own = {meant: given[key] for key in sorted(given, key=PROFILER_KEYS.__contains__) if (meant := meant_key(key))}
     for key in {"acl_api", "aicpu", "aacpu"} & own.keys():
         own[key] = "off" if str(own[key]).casefold() in _NO else "on"
@@ -272,9 +274,9 @@ def _mended(value: object, name: str) -> str | None:
     if not text or interval is None or interval > INTERVAL_MAX:
         del own["interval"]
     metrics = METRICS if own.keys() & {"aic_metrics", "aac_metrics"} else None
-    kept = {**value, PROFILER: own} if isinstance(value, dict) else {PROFILER: own}
+    corrected = {**value, PROFILER: own} if isinstance(value, dict) else {PROFILER: own}
     try:
-        data = json.dumps(kept).encode("utf-8", "surrogateescape")
+        data = json.dumps(corrected).encode("utf-8", "surrogateescape")
         return edited_acl_json(
             data, ProfilerSettings(switch="on", aac_metrics=metrics), name, without_dump=True
         ).rstrip()
@@ -283,7 +285,7 @@ def _mended(value: object, name: str) -> str | None:
 
 
 def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
-    """Check a text of profiling_options; `place` is the slip's in the file that the text is a part of."""
+    """Check a text of profiling_options; `place` is the place of its slip in the file that contains the text."""
     reading = _read(text)
     if slip := reading.slip:
         slip = slip._replace(line=place[0], column=place[1]) if place else slip
@@ -291,28 +293,28 @@ def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Res
     if not isinstance(reading.value, dict):
         return Result(Section(about, (bad("json", "it holds no object", "write {…}"),)))
     given = {name: known(value) for name, value in reading.value.items()}
-    found = checked("profiling_options", given)
+    found = check_options("profiling_options", given)
     section = Section(about, (*double_findings(reading), *found.findings))
-    return Result(section, None if found.corrected == given else written(found.corrected))
+    return Result(section, None if found.corrected == given else one_line_json(found.corrected))
 
 
 def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
     script = read_script(source)
-    whole = checked("script", {}, script.facts | facts).findings
+    of_script = check_options("script", {}, script.facts | facts).findings
     if script.error:
-        said = f"it is no Python: {script.error}"
+        error = f"it is no Python: {script.error}"
         rest = "; only texts in braces were looked at"
-        whole = (
-            unknown("python", said + rest) if script.texts else bad("python", said, "mend it, then check it again"),
+        of_script = (
+            unknown("python", error + rest) if script.texts else bad("python", error, "mend it, then check it again"),
         )
     elif not (script.calls or script.texts or script.facts - BESIDE):
         raise UsageError(f"{name} has no options of profiling", hint=_HINT)
-    if whole:
-        yield Result(Section(name, whole))
+    if of_script:
+        yield Result(Section(name, of_script))
     for found in script.texts:
         yield _text_of_script(name, source, found)
     yield from _calls(name, script.calls)
-    if not (whole or script.texts or script.calls):
+    if not (of_script or script.texts or script.calls):
         yield Result(Section(name, (unknown("script", "it profiles, and has no options that can be checked"),)))
 
 
@@ -324,13 +326,13 @@ def _text_of_script(name: str, source: str, found: OptionText) -> Result:
 
 
 def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
-    """Check each call by itself: one in another call has a correction of its own."""
+    """Yield the result of each call; a call inside another one has a correction of its own."""
     for call in calls:
-        found = checked(call.family, call.given, call.facts)
+        found = check_options(call.family, call.given, call.facts)
         text = call_text(call.name, found.corrected)
-        # As text: 1 is no True.
+        # The texts are compared, because 1 and True are equal as values.
         is_changed = text != call_text(call.name, call.given)
-        # Arguments without a name here cannot be written.
+        # A call with arguments whose names are unknown cannot be written anew.
         is_whole = call.facts.isdisjoint((POSITIONAL, MORE))
         section = Section(f"{name}:{call.line} {call.name}(…)", found.findings)
         yield Result(section, text if is_changed and is_whole else None)

@@ -1,4 +1,4 @@
-"""The environment variables that switch profiling on, in a shell script or a file of variables. Pure."""
+"""Environment variables that switch profiling on, in a shell script or a file of variables. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _SHELL = re.compile(r"^#!|^[ \t]*export[ \t]", re.MULTILINE)
 
 
 class Environment(NamedTuple):
-    """What the two variables are; the texts as they stand there, and whether a shell reads them."""
+    """Values of the two variables, their texts in the file, and True if a shell reads them."""
 
     values: dict[str, object]
     texts: dict[str, str]
     is_shell: bool
 
     def lost_quotes(self) -> bool:
-        """Return True if the shell takes the quotes out of the options' JSON."""
+        """Return True if the shell removes the quotes of the options' JSON."""
         value = self.values.get(OPTIONS)
         return isinstance(value, str) and '"' in self.texts[OPTIONS] and value.startswith("{") and '"' not in value
 
     def meant_options(self) -> str | None:
-        """The JSON that somebody meant, also where the shell makes another text of it; None without any."""
+        """Return the JSON that was meant, even if the shell makes another text of it; None without any."""
         value = self.values.get(OPTIONS)
         if isinstance(value, Expression) or not isinstance(value, str):
             return None
@@ -36,7 +36,7 @@ class Environment(NamedTuple):
 
 
 def read_environment(text: str) -> Environment | None:
-    """The variables that a text sets, the last one of each; None for Python, and where it sets none."""
+    """Return the variables that a text sets, the last value of each; None for Python, or if it sets none."""
     if _PYTHON.search(text):
         return None
     is_shell = _SHELL.search(text) is not None
@@ -44,20 +44,22 @@ def read_environment(text: str) -> Environment | None:
     texts = {}
     for place, line in enumerate(lines):
         if found := _ASSIGNED.match(line):
-            texts[found[2]] = _whole(found[3], lines[place + 1 : place + MOST_QUOTED_LINES]) if is_shell else found[3]
+            texts[found[2]] = (
+                _with_closing_lines(found[3], lines[place + 1 : place + MOST_QUOTED_LINES]) if is_shell else found[3]
+            )
     values = {name: _of_shell(each) if is_shell else _unquoted(each.strip()) for name, each in texts.items()}
     return Environment(values, {name: each.strip() for name, each in texts.items()}, is_shell) if texts else None
 
 
 def environment_text(values: dict[str, object], *, is_shell: bool) -> str:
-    """The lines that set the variables."""
+    """Return the lines that set the variables."""
     if is_shell:
         return "\n".join(f"export {name}={shlex.quote(str(value))}" for name, value in values.items())
     return "\n".join(f"{name}={value}" for name, value in values.items())
 
 
-def _whole(first: str, behind: list[str]) -> str:
-    """A text whose quotes may be closed on a later line."""
+def _with_closing_lines(first: str, behind: list[str]) -> str:
+    """Return a text whose quotes may be closed on a later line."""
     text = first
     for line in behind:
         try:
@@ -70,7 +72,7 @@ def _whole(first: str, behind: list[str]) -> str:
 
 
 def _of_shell(text: str) -> object:
-    """What the shell makes of a text; an Expression if it computes it."""
+    """Return the value that a shell makes of a text; an Expression if the shell computes it."""
     if re.search(r"[$`]", re.sub(r"'[^']*'", "", text)):
         return Expression(text.strip())
     try:

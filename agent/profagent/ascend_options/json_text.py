@@ -66,7 +66,7 @@ def double_findings(reading: JsonReading) -> list[Finding]:
     return [unknown("json", f"{name!r} stands twice: the last one counts") for name in reading.doubles]
 
 
-def written(options: dict[str, object]) -> str:
+def one_line_json(options: dict[str, object]) -> str:
     """Return the options as one line of JSON, as scripts have it."""
     plain = {name: value.text if isinstance(value, Expression) else value for name, value in options.items()}
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""The text that switches profiling on, from options named `KEY=VALUE`. Pure."""
+"""Text that switches profiling on, from options named `KEY=VALUE`. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.aclconfig.edit import DEFAULTS, edited_acl_json
-from profagent.ascend_options.checking import checked, key_of, problems
+from profagent.ascend_options.checking import check_options, key_of, problems
 from profagent.ascend_options.documents import call_text
 from profagent.ascend_options.environment import MODE, OPTIONS, environment_text
-from profagent.ascend_options.json_text import written
+from profagent.ascend_options.json_text import one_line_json
 from profagent.ascend_options.rules import Expression, Member, all_rules
 from profagent.doctor.acl_json import acl_json_section, meant_key
 from profagent.doctor.finding import FindingMark
@@ -49,33 +49,33 @@ npu_device.global_options().profiling_config.enable_profiling = True
 npu_device.global_options().profiling_config.profiling_options = {options!r}
 npu_device.open().as_default()"""
 _ALL = "docs/reference/options.md has all of them"
-# How the keys of an SS928's acl.json are called in the command that edits it.
+# Names that the command which edits an SS928's acl.json gives to keys.
 _SS928 = {"aicpu": "aacpu", "aic_metrics": "aac_metrics"}
 
 
 class MadeOptions(NamedTuple):
-    """A text, and what may be wrong with it."""
+    """Text of options, and remarks about what may be wrong with it."""
 
     text: str
     remarks: tuple[Finding, ...]
 
 
 def tensorflow(template: str, named: Mapping[str, str]) -> MadeOptions:
-    """A piece of a TensorFlow script. Raises UsageError for options that cannot be."""
-    options, remarks = _right("profiling_options", named)
-    return MadeOptions(template.format(options=written(options)), remarks)
+    """Return a piece of a TensorFlow script. Raises UsageError for options that are not possible."""
+    options, remarks = _completed("profiling_options", named)
+    return MadeOptions(template.format(options=one_line_json(options)), remarks)
 
 
 def environment(named: Mapping[str, str]) -> MadeOptions:
-    """The lines of a shell that set the environment's variables. Raises UsageError."""
-    options, remarks = _right("profiling_options", named)
-    values: dict[str, object] = {MODE: "true", OPTIONS: written(options)}
+    """Return the lines of a shell that set the environment variables. Raises UsageError."""
+    options, remarks = _completed("profiling_options", named)
+    values: dict[str, object] = {MODE: "true", OPTIONS: one_line_json(options)}
     return MadeOptions(environment_text(values, is_shell=True), remarks)
 
 
 def mindspore(named: Mapping[str, str]) -> MadeOptions:
-    """A call of MindSpore's Profiler, and its imports. Raises UsageError."""
-    options, remarks = _right("mindspore", named)
+    """Return a call of MindSpore's Profiler with its imports. Raises UsageError."""
+    options, remarks = _completed("mindspore", named)
     text = call_text("Profiler", options)
     names = [
         "ProfilerLevel",
@@ -92,38 +92,38 @@ def mindspore(named: Mapping[str, str]) -> MadeOptions:
 
 
 def atlas_acl_json(named: Mapping[str, str]) -> MadeOptions:
-    """An acl.json of an Atlas device. Raises UsageError."""
-    options, remarks = _right("acl_json", {"switch": "on", **named})
+    """Return an acl.json for an Atlas device. Raises UsageError."""
+    options, remarks = _completed("acl_json", {"switch": "on", **named})
     inner = ",\n".join(
-        f"        {written({name: value})[1:-1].replace(':', ': ', 1)}" for name, value in options.items()
+        f"        {one_line_json({name: value})[1:-1].replace(':', ': ', 1)}" for name, value in options.items()
     )
     return MadeOptions(f'{{\n    "profiler": {{\n{inner}\n    }}\n}}', remarks)
 
 
 def ss928_acl_json(named: Mapping[str, str]) -> MadeOptions:
-    """An acl.json of an SS928. Raises UsageError."""
-    asked: dict[str, Any] = {}
+    """Return an acl.json for an SS928. Raises UsageError."""
+    settings: dict[str, Any] = {}
     for name, value in named.items():
         field = _SS928.get(name, name)
         if field not in DEFAULTS.__dataclass_fields__:
             meant = meant_key(name)
             raise UsageError(f"there is no {name!r}", hint=f"did you mean {meant!r}?" if meant else _ALL)
-        asked[field] = value
-    if not asked.get("output"):
+        settings[field] = value
+    if not settings.get("output"):
         raise UsageError("there is no output", hint="name a directory of the board: output=/opt/app/profiling")
-    interval = interval_of(asked.get("interval", "0"))
+    interval = interval_of(settings.get("interval", "0"))
     if interval is None or interval > INTERVAL_MAX:
-        raise UsageError(f"interval is {asked['interval']!r}", hint=f"name a number from 0 to {INTERVAL_MAX}")
-    text = edited_acl_json(b"", replace(DEFAULTS, **{**asked, "interval": interval}), "acl.json").rstrip()
+        raise UsageError(f"interval is {settings['interval']!r}", hint=f"name a number from 0 to {INTERVAL_MAX}")
+    text = edited_acl_json(b"", replace(DEFAULTS, **{**settings, "interval": interval}), "acl.json").rstrip()
     return MadeOptions(text, _remarks(acl_json_section("acl.json", text.encode()).findings))
 
 
-def _right(family: str, named: Mapping[str, str]) -> tuple[dict[str, object], tuple[Finding, ...]]:
-    """The options and what is completed; those that are wrong are refused."""
+def _completed(family: str, named: Mapping[str, str]) -> tuple[dict[str, object], tuple[Finding, ...]]:
+    """Return the completed options with remarks about them. Raises UsageError for wrong options."""
     keys = all_rules().keys_of(family)
-    found = checked(family, {name: _typed(key_of(keys, name), value) for name, value in named.items()})
+    found = check_options(family, {name: _value_of(key_of(keys, name), value) for name, value in named.items()})
     _remarks(found.findings)
-    return found.corrected, _remarks(checked(family, found.corrected).findings)
+    return found.corrected, _remarks(check_options(family, found.corrected).findings)
 
 
 def _remarks(findings: Collection[Finding]) -> tuple[Finding, ...]:
@@ -133,26 +133,26 @@ def _remarks(findings: Collection[Finding]) -> tuple[Finding, ...]:
     return tuple(problems(findings))
 
 
-def _typed(key: Key | None, text: str) -> object:
-    """A value of the command line as its key has it; what cannot be stays a text, and is refused."""
+def _value_of(key: Key | None, text: str) -> object:
+    # A text that its key cannot have stays a text, which the check then refuses.
     if key is None or key.type not in _TYPED:
         return text
     return _TYPED[key.type](key, text)
 
 
 def _schedule(text: str) -> Expression:
-    """`wait=1,active=2` as a call."""
+    """Return `wait=1,active=2` as a call of schedule."""
     steps: dict[str, object] = {}
     for pair in text.split(","):
         name, _, number = pair.partition("=")
         steps[name] = int(number) if number.isdecimal() else number
-    found = checked("schedule", steps)
+    found = check_options("schedule", steps)
     _remarks(found.findings)
     return Expression(call_text("schedule", found.corrected))
 
 
 def _function(text: str) -> Expression | str:
-    """An expression that may be a function; a path stays a text."""
+    """Return an expression for a text that may be a function; a path stays a text."""
     try:
         body = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):

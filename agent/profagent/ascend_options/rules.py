@@ -1,4 +1,4 @@
-"""What options may be, and what their runtimes do when they are not: `rules.toml`, as a program asks it. Pure."""
+"""Rules of options: their possible values, and what their runtimes do with others. The data of `rules.toml`. Pure."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ALIKE = 0.75
-# A fact: there are more options, as in `Profiler(**arguments)`.
+# Fact that there are more options, as in `Profiler(**arguments)`.
 MORE = "(more)"
 HANDLER = "tensorboard_trace_handler"
 CUSTOM_REGISTERS = 8
 REGISTERS = range(1, 0x6F)
-# What the vendor's page forbids in a path.
+# Characters that the vendor's page forbids in a path.
 _CONTROL = re.compile(r"[\n\f\r\b\t\v\x7f]")
 _SIZE = re.compile(r"([0-9]{1,12})\s*(?:MB)?", re.IGNORECASE)
 _CUSTOM = "Custom:"
 
 
 class Expression(NamedTuple):
-    """What a script computes: it is not known before it runs."""
+    """Value that a script computes, and that is therefore unknown."""
 
     text: str
 
 
 class Member(NamedTuple):
-    """A member of an enumeration, as `ProfilerLevel.Level0`."""
+    """Member of an enumeration, as `ProfilerLevel.Level0`."""
 
     enum: str
     name: str
 
 
 class Problem(NamedTuple):
-    """What is wrong with a value, and what it was meant to be, where that can be told."""
+    """Problem with a value, and the value that was probably meant, None if that cannot be inferred."""
 
     text: str
     instead: object = None
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An option of some families; the fields are explained in `rules.toml`."""
+    """Option of some families; `rules.toml` explains the fields."""
 
     name: str
     of: list[str]
@@ -67,11 +67,11 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     meant: dict[str, str] = {}
 
     def problem(self, value: object) -> Problem | None:
-        """What is wrong with a value that is known; None for one that may be."""
+        """Return the problem with a value, or None for a possible value; expressions are always possible."""
         return None if isinstance(value, Expression) else _CHECKS[self.type](self, value)
 
     def value(self, plain: Any) -> Any:
-        """A value of `rules.toml`, as scripts have it."""
+        """Return a value of `rules.toml` in the form that scripts have it."""
         if self.type in {"members", "exports"}:
             return [Member(self.enum, name) for name in plain]
         if self.type == "member":
@@ -80,7 +80,7 @@ class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OptionFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A place where options stand."""
+    """Place where options stand, with the effects of unknown keys and of wrong values there."""
 
     title: str
     unknown: str
@@ -88,7 +88,7 @@ class OptionFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OptionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is told of several options together."""
+    """Rule about several options together."""
 
     check: str
     of: list[str]
@@ -106,7 +106,7 @@ class OptionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OptionRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole of `rules.toml`."""
+    """Contents of `rules.toml`."""
 
     sources: dict[str, str]
     families: dict[str, OptionFamily]
@@ -114,23 +114,23 @@ class OptionRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[OptionRule]
 
     def keys_of(self, family: str) -> dict[str, Key]:
-        """By name."""
+        """Return the keys of a family by name."""
         return {key.name: key for key in self.keys if family in key.of}
 
     def rules_of(self, family: str) -> list[OptionRule]:
-        """In the order in which they are told."""
+        """Return the rules of a family in the order of their findings."""
         return [rule for rule in self.rules if family in rule.of]
 
 
 @lru_cache
 def all_rules() -> OptionRules:
-    """The rules that are installed."""
+    """Return the installed rules."""
     text = resources.files(__package__).joinpath("rules.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), OptionRules)
 
 
 def nearest(word: str, words: list[str]) -> str | None:
-    """The word that somebody meant; None if it is like none."""
+    """Return the word that was probably meant, or None if no word is similar."""
     by_plain = {each.casefold(): each for each in words}
     alike = get_close_matches(word.casefold(), by_plain, n=1, cutoff=ALIKE)
     return by_plain[alike[0]] if alike else None
@@ -150,8 +150,8 @@ def _choices(key: Key, value: object) -> Problem | None:
     words = value.split(",") if isinstance(value, str) else []
     if words and all(word in key.values for word in words):
         return None
-    kept = [word.strip() for word in words if word.strip() in key.values]
-    return Problem(f"must be a list, with commas, of {', '.join(key.values)}", ",".join(kept) or None)
+    valid = [word.strip() for word in words if word.strip() in key.values]
+    return Problem(f"must be a list, with commas, of {', '.join(key.values)}", ",".join(valid) or None)
 
 
 def _metrics(key: Key, value: object) -> Problem | None:
@@ -214,8 +214,8 @@ def _int(key: Key, value: object) -> Problem | None:
 def _member(key: Key, value: object) -> Problem | None:
     if isinstance(value, Member) and value.enum == key.enum and value.name in key.values:
         return None
-    said = value.name if isinstance(value, Member) else str(value)
-    word = said.rpartition(".")[2]
+    text = value.name if isinstance(value, Member) else str(value)
+    word = text.rpartition(".")[2]
     meant = key.meant.get(word.upper()) or nearest(word, key.values)
     return Problem(f"must be {key.enum}.{'|'.join(key.values)}", Member(key.enum, meant) if meant else None)
 
@@ -229,12 +229,12 @@ def _members(key: Key, value: object) -> Problem | None:
         return None
     found = value if isinstance(value, (list, tuple)) else [value]
     meant = [each if (slip := _member(key, each)) is None else slip.instead for each in found]
-    kept = [each for place, each in enumerate(meant) if each is not None and each not in meant[:place]]
-    return Problem(f"must be a list of {key.enum}.{'|'.join(key.values)}", kept or None)
+    distinct = [each for place, each in enumerate(meant) if each is not None and each not in meant[:place]]
+    return Problem(f"must be a list of {key.enum}.{'|'.join(key.values)}", distinct or None)
 
 
 def _exports(key: Key, value: object) -> Problem | None:
-    """As `_members`; one alone will do."""
+    # Unlike other lists of members, exports may also be one member alone.
     return _members(key, value if isinstance(value, list) else [value])
 
 

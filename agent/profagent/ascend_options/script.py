@@ -1,4 +1,4 @@
-"""Options in a Python script: calls of MindSpore's profiler and texts of `profiling_options`. It is read, never run."""
+"""Options in a Python script: calls of profilers, and texts of `profiling_options`. The script is read, never run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
 POSITIONAL = "(positional)"
-# Facts: start() is called where the Profiler has started by itself, or by another start().
+# Facts that start() is called on a Profiler that had started by itself, or by another start().
 SECOND_START, START_TWICE = "(second start)", "(start twice)"
-# What calls are named, and the families of their arguments, by package.
+# Families of the arguments of calls, by the package and name of the called object.
 MINDSPORE = {
     "Profiler": "mindspore",
     "profile": "profile",
@@ -27,23 +27,23 @@ MINDSPORE = {
 }
 TORCH = {"profile": "torch_profile", "_ExperimentalConfig": "torch_experimental", "schedule": "torch_schedule"}
 FAMILIES = {"mindspore": MINDSPORE, "profagent_app": MINDSPORE, "torch_npu": TORCH}
-# A package that calls some of its own so, too.
+# Packages with calls of the same names, which have other arguments.
 OTHERS = ("torch",)
 ACL_CALLS = ("acl.prof.init", "acl.prof.model_subscribe")
-# Settings of a session that profiling wants, and which say nothing of profiling themselves; off is a fact of its own.
+# Settings of a session that profiling needs, and that do not switch it on themselves; "off" is a fact of its own.
 _BESIDE = ("use_off_line", "remapping")
 BESIDE = frozenset(f"{name}{off}" for name in _BESIDE for off in ("", " off"))
 SETTINGS = ("enable_profiling", "profiling_mode", "profiling_options", "PROFILING_MODE", "PROFILING_OPTIONS", *_BESIDE)
 # `RewriterConfig.OFF` by its number.
 _REWRITER_OFF = 2
 _BRACES = re.compile(r"\{[^{}]*\}")
-# Also in a text that is broken: a quote is missing, or comes from a Chinese keyboard.
+# Keys also in broken text: a quote may be missing, or come from a Chinese keyboard.
 _KEY = re.compile(r"(\w+)[\"'”’]?\s*[:：]")
 _CONTINUED = "\\\n"
 
 
 class OptionCall(NamedTuple):
-    """A call whose arguments are options of a family."""
+    """Call whose arguments are options of a family."""
 
     line: int
     family: str
@@ -53,7 +53,7 @@ class OptionCall(NamedTuple):
 
 
 class OptionText(NamedTuple):
-    """A text that is, or is meant to be, the JSON of `profiling_options`; the node it stands in, if there is one."""
+    """Text that is, or is meant to be, the JSON of `profiling_options`, with the node that contains it, if any."""
 
     line: int
     text: str
@@ -61,7 +61,7 @@ class OptionText(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What a script says of profiling; `error` where it is no Python."""
+    """Profiling in a script: calls, texts and facts; `error` is empty if the script is Python."""
 
     calls: list[OptionCall]
     texts: list[OptionText]
@@ -70,9 +70,10 @@ class Script(NamedTuple):
 
 
 def read_script(source: str) -> Script:
-    """Look at a script, or at a part of one."""
+    """Return the calls, texts and facts of a script, or of a part of one."""
     try:
         with warnings.catch_warnings():
+            # The parser warns of a script's invalid escapes, which are the script's own matter.
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
         facts = frozenset(fact for node in ast.walk(tree) for fact in _facts(node))
@@ -85,23 +86,23 @@ def read_script(source: str) -> Script:
 
 
 def place_of(source: str, found: OptionText, at: int) -> tuple[int, int] | None:
-    """The line and column of the script where character `at` of the text stands; None where it is put together."""
+    """Return the line and column of character `at` of a text in the script; None for a text of several parts."""
     segment = found.node and ast.get_source_segment(source, found.node)
     if not found.node or not segment or found.text not in segment.replace(_CONTINUED, ""):
         return None
-    left = segment.replace(_CONTINUED, "").index(found.text) + at
+    remaining = segment.replace(_CONTINUED, "").index(found.text) + at
     behind = 0
-    while left or segment.startswith(_CONTINUED, behind):
+    while remaining or segment.startswith(_CONTINUED, behind):
         is_continued = segment.startswith(_CONTINUED, behind)
         behind += len(_CONTINUED) if is_continued else 1
-        left -= 0 if is_continued else 1
+        remaining -= 0 if is_continued else 1
     first = source.splitlines()[found.node.lineno - 1].encode()[: found.node.col_offset].decode()
     before = first + segment[:behind]
     return found.node.lineno + before.count("\n"), len(before) - before.rfind("\n")
 
 
 def _no_python(source: str, error: str) -> Script:
-    """What is left of a script that is none: the texts in braces."""
+    """Return the texts in braces of a script that cannot be parsed."""
     texts = [
         OptionText(source.count("\n", 0, match.start()) + 1, match[0])
         for match in _BRACES.finditer(source)
@@ -111,7 +112,7 @@ def _no_python(source: str, error: str) -> Script:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """The packages that names of a script are of."""
+    """Return the package of each imported name."""
     packages = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -122,7 +123,10 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 
 
 def _families(name: str, imported: Mapping[str, str], own: Container[str]) -> Mapping[str, str]:
-    """The calls of the package that a name is of: imported from there, by `*` too; MindSpore's without imports."""
+    """Return the families by call of the package that a name comes from.
+
+    A name may be imported with `*`, and a script without imports is taken for MindSpore's.
+    """
     root, dot, _ = name.partition(".")
     if root in imported or root in FAMILIES:
         return FAMILIES.get(imported.get(root, root), {})
@@ -177,7 +181,7 @@ def _call(node: ast.Call, family: str, facts: frozenset[str]) -> OptionCall:
 
 
 def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """Calls whose result has a name, `profiler` or `self.profiler`, by assignment or `with`."""
+    """Yield calls whose result has a name, `profiler` or `self.profiler`, by assignment or `with`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             pairs: list[tuple[ast.expr | None, ast.expr]] = [(target, node.value) for target in node.targets]
@@ -191,7 +195,7 @@ def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _second_start(tree: ast.Module, name: str, made: ast.Call) -> str:
-    """The fact that a Profiler that starts by itself is started, or start() comes twice in a block; empty if not."""
+    """Return the fact that a self-starting Profiler is started, or that start() comes twice in a block; else empty."""
     switch = [each.value for each in made.keywords if each.arg in {"start_profile", None}]
     starts = not switch or (isinstance(switch[0], ast.Constant) and switch[0].value is True)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _changes(node, name)]
@@ -212,7 +216,7 @@ def _is_block(body: object) -> TypeGuard[list[ast.stmt]]:
 
 
 def _changes(node: ast.expr, name: str) -> str:
-    """`start`, or `stop` of a Profiler that a call is; analyse() stops it as well."""
+    """Return `start` or `stop` if a call does that to a Profiler, else empty; analyse() stops it, too."""
     base, _, method = _dotted(node.func).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
     return {"start": "start", "stop": "stop", "analyse": "stop"}.get(method, "") if base == name else ""
 
@@ -222,7 +226,7 @@ def _has_directory(handler: ast.Call) -> bool:
 
 
 def _value(node: ast.expr) -> object:
-    """A constant, a member of an enumeration, or a list of these; whatever else is an Expression."""
+    """Return a constant, a member of an enumeration, or a list of these; an Expression for everything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List):
@@ -240,7 +244,7 @@ def _value(node: ast.expr) -> object:
 
 
 def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
-    """The outermost texts that look like options, or are called so."""
+    """Yield the outermost texts that look like options, or are named so."""
     text = _folded(node)
     if text is not None and (_is_options(text) or (are_named and text.lstrip().startswith("{"))):
         assert isinstance(node, ast.expr)
@@ -252,7 +256,7 @@ def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
 
 
 def _folded(node: ast.AST) -> str | None:
-    """A text, also one that is put together; what it is put together of stands in brackets."""
+    """Return a text, which may be joined from several parts; a computed part is named in brackets."""
     if isinstance(node, ast.Constant):
         value = node.value.decode("utf-8", "replace") if isinstance(node.value, bytes) else node.value
         return value if isinstance(value, str) else None
@@ -275,7 +279,7 @@ def _is_options(text: str) -> bool:
 
 
 def _facts(node: ast.AST) -> Iterator[str]:
-    """Names of calls and settings that rules ask for."""
+    """Yield the names of calls and settings that rules refer to."""
     if isinstance(node, ast.Call):
         name = _dotted(node.func)
         if name in ACL_CALLS:
@@ -292,7 +296,7 @@ def _facts(node: ast.AST) -> Iterator[str]:
 
 
 def _set(name: str, value: ast.expr) -> Iterator[str]:
-    """The fact that a setting has a value; of those beside profiling also that it is off."""
+    """Yield the fact that a setting has a value; for settings beside profiling also that it is off."""
     is_off = _is_off(value)
     if name == "remapping":
         by_number = isinstance(value, ast.Constant) and value.value == _REWRITER_OFF
@@ -304,7 +308,7 @@ def _set(name: str, value: ast.expr) -> Iterator[str]:
 
 
 def _settings(target: ast.expr) -> Iterator[str]:
-    """The settings that a target names: `config.enable_profiling`, `parameter_map["profiling_mode"].b`."""
+    """Yield the settings that a target names: `config.enable_profiling`, `parameter_map["profiling_mode"].b`."""
     for node in ast.walk(target):
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
         if name in SETTINGS and isinstance(node, (ast.Attribute, ast.Constant)):
@@ -316,7 +320,7 @@ def _is_off(node: ast.expr) -> bool:
 
 
 def _dotted(node: ast.expr) -> str:
-    """`a.b.c`; what is no name is empty."""
+    """Return `a.b.c` for a dotted name, empty for other expressions."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

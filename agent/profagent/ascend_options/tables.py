@@ -1,4 +1,4 @@
-"""Arguments of torch_npu's profiler in JSON and TOML, in whatever table they stand. Pure."""
+"""Arguments of torch_npu's profiler in JSON and TOML, in any of their tables. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from profagent.ascend_options.rules import Key
 
 EXPERIMENTAL, SCHEDULE = "experimental_config", "schedule"
-# The family of a table by the key that it stands under.
+# Family of a table by the key under which it stands.
 INNER = {EXPERIMENTAL: "torch_experimental", SCHEDULE: "torch_schedule"}
 _OUTER = ("torch_profile", "torch_experimental", "torch_dynamic", "torch_schedule")
-# Words of these families that others' tables have as well.
+# Names in these families that are common in other tables, too, and decide nothing.
 _COMMON = frozenset({"schedule", "analyse", "active", "metadata"})
-# Enumerations whose members torch_npu finds in small letters, too.
+# Enumerations whose members torch_npu accepts in lower case, too.
 _ANY_CASE = frozenset({"ProfilerActivity", "ExportType"})
 
 
 class OptionTable(NamedTuple):
-    """A table of options: the keys that lead to it, its family, and what it says."""
+    """Table of options: the keys that lead to it, its family, and its entries."""
 
     path: tuple[str, ...]
     family: str
@@ -35,7 +35,7 @@ class OptionTable(NamedTuple):
 
 
 def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Iterator[OptionTable]:
-    """The tables with torch_npu's arguments in a document, an outer one before those in it."""
+    """Yield the tables with torch_npu's arguments in a document, an outer table before those in it."""
     if isinstance(value, list):
         for place, each in enumerate(value):
             yield from tables(each, (*path, str(place)))
@@ -49,7 +49,7 @@ def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Itera
 
 
 def _family(value: Mapping[str, object]) -> str:
-    """The family of which most keys are there; none where there are more of another runtime's options."""
+    """Return the family that most keys belong to; empty if more of them belong to another runtime's options."""
     words, others = _words()
     counts = {family: len(value.keys() & words[family]) for family in _OUTER}
     most = max(_OUTER, key=counts.__getitem__)
@@ -58,7 +58,7 @@ def _family(value: Mapping[str, object]) -> str:
 
 @lru_cache
 def _words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Names that only torch_npu's families have, by family, and those that only other JSON has."""
+    """Return the names that only torch_npu's families have, by family, and those that only other JSON has."""
     rules = all_rules()
     others = {name for family in ("profiling_options", "acl_json") for name in rules.keys_of(family)}
     own = {
@@ -70,7 +70,7 @@ def _words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
 
 
 def typed(keys: Mapping[str, Key], given: Mapping[str, object]) -> dict[str, object]:
-    """What a table says, as a script would: members of enumerations by their names, functions as expressions."""
+    """Return the entries of a table as a script has them: members of enumerations, and functions as expressions."""
     return {name: _typed(key_of(keys, name), value) for name, value in given.items()}
 
 
@@ -88,19 +88,19 @@ def _typed(key: Key | None, value: object) -> object:
 
 
 def plain(value: object) -> object:
-    """A value as JSON and TOML have it."""
+    """Return a value as JSON and TOML have it."""
     if isinstance(value, list):
         return [plain(each) for each in value]
     return value.name if isinstance(value, Member) else value
 
 
 def toml_text(table: Mapping[str, object]) -> str:
-    """A table in TOML, with those in it behind its own keys."""
+    """Return a table in TOML, with inner tables after its own keys."""
     return tomlkit.dumps(table).strip()
 
 
 def read_toml(text: str) -> dict[str, object] | str:
-    """The tables of a text, or why it is no TOML."""
+    """Return the tables of a text, or the reason why it is no TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:

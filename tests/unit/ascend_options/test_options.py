@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profagent.ascend_options.checking import checked
+from profagent.ascend_options.checking import check_options
 from profagent.ascend_options.documents import DOCUMENT
 from profagent.ascend_options.rules import HANDLER, all_rules
 from profagent.ascend_options.script import BESIDE, POSITIONAL, SECOND_START, START_TWICE
@@ -583,4 +583,4 @@ def test_the_rules_name_what_there_is() -> None:
         keys = rules.keys_of(family)
         assert len(keys) == sum(family in key.of for key in rules.keys)
         defaults = {name: key.value(key.default) for name, key in keys.items() if key.default is not None}
-        assert not [each for each in checked(family, defaults).findings if each.check in {"values", "keys"}]
+        assert not [each for each in check_options(family, defaults).findings if each.check in {"values", "keys"}]
