@@ -1,4 +1,4 @@
-"""`profagent calibrate`."""
+"""The command `profagent calibrate`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import tomlkit
 
 from profagent.calibrate.fitting import CounterVerdict, Evidence, Fit, LearntCounter, find_counters
-from profagent.calibrate.vendor_table import parse_vendor_table, read_vendor_table, said_inference
+from profagent.calibrate.vendor_table import inference_of_name, parse_vendor_table, read_vendor_table
 from profagent.cli import options
 from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
@@ -33,19 +33,20 @@ if TYPE_CHECKING:
     from profagent.ingest.local import InferenceRecords
 
 
-# Another inference of the same model looks like this, and a clock that ticks otherwise than is thought.
+# Another inference of the same model has the same names and other times; so has the right one if the clock is not the
+# assumed one.
 NAME_ONLY = "name, and their times differ"
 NAME_AND_TIME = "name and time"
 
-# So much of the smaller of the two must find its like, or the two are not of one inference.
+# Share of the smaller of table and inference that must match; with less, the table is of another inference.
 LEAST_SHARE = 0.5
-# Beyond the rounding of a time: the vendor's own arithmetic.
+# Relative error of the vendor's own arithmetic, beyond the rounding of a time.
 SLACK = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """Row `rows[i]` of the table is record `records[i]`; `by` says what told so."""
+class MatchedRows:
+    """Pairs of rows and records: row `rows[i]` of the table is record `records[i]`. `by` names what they agree in."""
 
     rows: npt.NDArray[np.intp]
     records: npt.NDArray[np.intp]
@@ -54,27 +55,28 @@ class Matched:
 
 def match_rows(
     table: VendorTable, names: Sequence[str | None], time_us: npt.NDArray[np.float64] | None
-) -> Matched | None:
-    """Match a table with the records of one inference, given their layers' names and times; None where they differ.
+) -> MatchedRows | None:
+    """Match a table with the records of one inference, from the names and times of their layers; None if they differ.
 
-    Both are in the order of execution. A row that might be one of several records is left out.
+    Both are in the order of execution. A row that could be one of several records is left out.
     """
+    # The arrays below have a cell for each pair.
     if len(table.names) * len(names) > MOST_PAIRS:
         return None
-    for by, alike in _ways(table, names, time_us):
+    for by, alike in _comparisons(table, names, time_us):
         needed = max(LEAST_SHARE * min(alike.shape), 1)
         if min(alike.any(axis=0).sum(), alike.any(axis=1).sum()) < needed:
             continue
         rows, records = _certain_pairs(alike)
         if len(rows) >= needed:
-            return Matched(rows, records, by)
+            return MatchedRows(rows, records, by)
     return None
 
 
-def _ways(
+def _comparisons(
     table: VendorTable, names: Sequence[str | None], time_us: npt.NDArray[np.float64] | None
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """What rows and records are told by, best first: an array (rows, records) that says which may be the same."""
+    """Yield criteria, the best first, each with an array (rows, records) that is True where both may be the same."""
     same_name = np.array(table.names, object)[:, None] == np.array(names, object)[None, :]
     has_names = any(table.names) and any(names)
     same_time = None
@@ -92,7 +94,7 @@ def _ways(
 
 
 def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Pairs of a longest common subsequence, without those that another such sequence pairs otherwise."""
+    """Return the pairs of a longest common subsequence that every other longest one has, too."""
     before, after = _lengths(alike), _lengths(alike[::-1, ::-1])[::-1, ::-1]
     sure = alike & (before[:-1, :-1] + 1 + after[1:, 1:] == before[-1, -1])
     rows, records = (sure & (sure.sum(axis=0) == 1)[None, :] & (sure.sum(axis=1) == 1)[:, None]).nonzero()
@@ -100,7 +102,7 @@ def _certain_pairs(alike: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.intp], 
 
 
 def _lengths(alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
-    """The length of the longest common subsequence of the first i rows and the first j records, at [i, j]."""
+    """Return at [i, j] the length of the longest common subsequence of the first i rows and the first j records."""
     lengths = np.zeros((alike.shape[0] + 1, alike.shape[1] + 1), dtype=np.int32)
     for row, may_match in enumerate(alike):
         best = np.maximum(lengths[row, 1:], lengths[row, :-1] + may_match)
@@ -112,28 +114,28 @@ DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
-    """A table, the inference that it is of, and which of its rows are which records."""
+class _TableMatch:
+    """Table with the inference that it is of, and the pairs of its rows and records."""
 
     table: VendorTable
     job: Path
     inference: InferenceRecords
-    matched: Matched
+    matched: MatchedRows
 
     @property
     def bytes(self) -> npt.NDArray[np.uint8]:
-        """All records of the inference, shape (records, 256)."""
+        """Bytes of all records of the inference, shape (records, 256)."""
         words = np.ascontiguousarray(self.inference.records["words"], dtype="<u4")
         return words.view(np.uint8).reshape(len(words), -1)
 
     @property
     def closeness(self) -> tuple[bool, int]:
-        """Whether times do not speak for another inference, whose name the file may have; and how many rows match."""
+        """Sort key: first True if times do not contradict the match, then the number of matched rows."""
         return (self.matched.by != NAME_ONLY, len(self.matched.rows))
 
     @property
     def coverage(self) -> dict[str, Any]:
-        """How the table was used: which rows are records of what, and by what that is known."""
+        """Use of the table: the number of matched rows, the inference, and the criterion."""
         return {
             "file": self.table.file,
             "job": self.job.name,
@@ -144,7 +146,7 @@ class _Pair:
         }
 
     def evidence(self, counter: str) -> Evidence | None:
-        """What the table says of a counter; None where it has no such column."""
+        """Return the evidence for a counter, or None if the table has no such column."""
         column = self.table.columns.get(counter)
         if column is None:
             return None
@@ -156,7 +158,7 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was learnt, and from what; `digest` is of the matched records and what the tables say of them."""
+    """Learnt counters with their sources; `digest` covers the matched records and the table's values for them."""
 
     findings: list[LearntCounter]
     coverage: list[dict[str, Any]]
@@ -164,7 +166,7 @@ class Calibration:
     is_simulated: bool
 
     def map_text(self, name: str, sdk: str) -> str:
-        """The counter map's TOML (formats/countermap.py reads it)."""
+        """Return the counter map as TOML, which formats/countermap.py reads."""
         source = f"{sum(each['matched'] for each in self.coverage)} matched rows of {len(self.coverage)} vendor tables"
         document = tomlkit.document()
         meaning = "value = number * scale / denominator; ticks = word 0x04, cycles = 100 * ticks, none = 1"
@@ -180,15 +182,15 @@ class Calibration:
 
 
 def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
-    """Fit all counters to all tables at once. Raises UsageError, FormatError."""
+    """Fit all counters to all tables together. Raises UsageError, FormatError."""
     sources = [(job, LocalJobFiles(job)) for job in jobs]
-    pairs: list[_Pair] = []
+    pairs: list[_TableMatch] = []
     with progress("match", "tables") as shown:
         for table in tables:
             shown(len(pairs), len(tables))
             pairs.append(_pair(parse_vendor_table(read_vendor_table(table), str(table)), sources))
     evidence = {}
-    # The same evidence gives the same digest, whatever the files are called.
+    # The digest covers contents only: the same evidence gives the same digest under any file names.
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for pair in pairs:
         digest.update(pair.bytes[pair.matched.records].tobytes())
@@ -205,9 +207,10 @@ def calibrate(jobs: Sequence[Path], tables: Sequence[Path]) -> Calibration:
     return Calibration(findings, [pair.coverage for pair in pairs], digest.hexdigest(), is_simulated)
 
 
-def _pair(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]]) -> _Pair:
-    """Find the one inference that a table is of. Raises UsageError where there is none, or not only one."""
+def _pair(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]]) -> _TableMatch:
+    """Return the only inference that a table matches best. Raises UsageError if there is none, or several."""
     found = [*_matching(table, jobs, is_named=True)]
+    # A file may have been renamed: other inferences count only where their times agree.
     if not any(pair.closeness[0] for pair in found):
         found += [pair for pair in _matching(table, jobs, is_named=False) if not found or pair.closeness[0]]
     most = max((pair.closeness for pair in found), default=(False, 0))
@@ -226,9 +229,11 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]]) -> _Pa
     return best[0]
 
 
-def _matching(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]], *, is_named: bool) -> Iterator[_Pair]:
-    """The inferences with such rows, among those that the file's name speaks of, or among the others."""
-    wanted = said_inference(table.file)
+def _matching(
+    table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]], *, is_named: bool
+) -> Iterator[_TableMatch]:
+    """Yield the inferences that match, either those that the file's name denotes or all others."""
+    wanted = inference_of_name(table.file)
     for job, source in jobs:
         for path, log in source.inferences:
             if (wanted == (log.model_id, log.batch_num, log.input_pic_num, log.current_pic_count)) is not is_named:
@@ -238,11 +243,11 @@ def _matching(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]], *,
                 time_us = None if mhz is None else ticks_to_us(inference.records["ticks"], mhz)
                 matched = match_rows(table, inference.layer_names, time_us)
                 if matched is not None:
-                    yield _Pair(table, job, inference, matched)
+                    yield _TableMatch(table, job, inference, matched)
 
 
 def fit_text(fit: Fit) -> str:
-    """Where a number is, in a few words: `0x10 u32 / cycles`."""
+    """Return a short text of where a number is: `0x10 u32 / cycles`."""
     scale = "" if fit.scale == 1 else f" * {fit.scale:g}"
     return f"{fit.offset:#04x} {fit.type}{scale}" + ("" if fit.denominator == "none" else f" / {fit.denominator}")
 

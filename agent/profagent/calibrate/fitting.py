@@ -1,6 +1,6 @@
-"""Which numbers of the records, scaled, give a column of the vendor's table in every row within its rounding.
+"""Search for the number in a record that gives a column of the vendor's table in every row within its rounding.
 
-And what the fits of a column allow to be said: certain, likely, or not found.
+The verdict on a column is certain, likely, or not found.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ if TYPE_CHECKING:
 
 
 TYPES = ("u16", "u32", "u64")
-# Over ticks, 0.01 is cycles and 1, 0.0001 is cycles and 0.01: the same values.
+# Denominator and scale for each factor over ticks. A tick has 100 cycles, so a factor of 0.01 over ticks is 1 over
+# cycles.
 _OVER_TIME = {1.0: ("ticks", 1.0), 0.01: ("cycles", 1.0), 0.0001: ("cycles", 0.01)}
-# Of what is over no time: plain, hundredths, parts of a whole, and bytes counted in bursts.
+# Scales without a denominator: plain numbers, hundredths, parts of a power of two, and bytes counted in bursts.
 _PLAIN = (1.0, 0.01, 0.001, 0.0001, *(2.0**-bits for bits in range(7, 17)), *(2.0**bits for bits in range(1, 13)))
 _FORMS = [
     *((scale, *form) for scale, form in _OVER_TIME.items()),
     *((scale, "none", scale) for scale in _PLAIN),
 ]
 TICKS_OFFSET = 0x04
-# Beyond the rounding: the arithmetic of both sides.
+# Relative error of the arithmetic of both sides, beyond the rounding.
 SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Rows of a column of which the value and the time are known, each with its record.
+    """Rows of a column with a known value and time, each with its record.
 
-    `records` has shape (rows, 256) and is bytes; `ticks` and `values` have shape (rows,), as has `half`, by which each
-    value may be off.
+    `records` has shape (rows, 256) and is bytes; `ticks`, `values` and `half`, by which each value may be off, have
+    shape (rows,).
     """
 
     records: npt.NDArray[np.uint8]
@@ -49,11 +50,11 @@ class Evidence:
     half: npt.NDArray[np.float64]
 
     def chosen(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Evidence:
-        """These rows of it."""
+        """Return the chosen rows."""
         return Evidence(self.records[rows], self.ticks[rows], self.values[rows], self.half[rows])
 
     def distinct(self, fit: Fit) -> Evidence:
-        """The rows without those that repeat another for this fit: the same number over the same time is shown once."""
+        """Return the rows without repetitions for this fit: the same number over the same time proves a value once."""
         over = np.zeros_like(self.ticks) if fit.denominator == "none" else self.ticks
         read = np.stack([fit.numbers(self.records), over, self.values])
         return self.chosen(np.unique(read, axis=1, return_index=True)[1])
@@ -61,7 +62,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The number at byte `offset`, times `scale`, over its `denominator`; it gives `agreeing` of the values."""
+    """Number at byte `offset`, times `scale`, over its `denominator`, which agrees with `agreeing` of the values."""
 
     offset: int
     type: str
@@ -71,21 +72,21 @@ class Fit:
 
     @property
     def bytes(self) -> range:
-        """Where its bytes are in a record."""
+        """Places of its bytes in a record."""
         return range(self.offset, self.offset + int(self.type[1:]) // 8)
 
     @property
     def limit(self) -> float:
-        """The first number that its type has no room for."""
+        """Smallest number that does not fit into its type."""
         return 256.0 ** len(self.bytes)
 
     def numbers(self, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-        """The number that it reads of each record, shape (rows,)."""
+        """Return the number in each record, shape (rows,)."""
         return numbers_at(records, self.type, self.offset)
 
 
 def values_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
-    """What a fit gives for records (rows, 256), shape (rows,): 0 where there is no time to divide by."""
+    """Return the values of a fit for records (rows, 256), shape (rows,): 0 where there is no time to divide by."""
     values = fit.numbers(records) * fit.scale
     if fit.denominator == "none":
         return values
@@ -94,18 +95,18 @@ def values_of(fit: Fit, records: npt.NDArray[np.uint8]) -> npt.NDArray[np.float6
 
 
 def numbers_at(records: npt.NDArray[np.uint8], type_: str, offset: int) -> npt.NDArray[np.float64]:
-    """The number of a type at a byte of each record, shape (rows,)."""
+    """Return the number of a type at a byte of each record, shape (rows,)."""
     size = int(type_[1:]) // 8
     found = np.ascontiguousarray(records[:, offset : offset + size]).view(f"<u{size}")[:, 0]
     return found.astype(np.float64)
 
 
 def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
-    """Every number, scale and denominator that gives at least this share of the values, the best first."""
+    """Return every number, scale and denominator that gives at least this share of the values, the best first."""
     if not len(evidence.values):
         return []
-    screen = evidence.chosen(_telling_rows(evidence.values))
-    # A share that all rows have, the rows of the screen need not have quite.
+    screen = evidence.chosen(_spread_rows(evidence.values))
+    # The screen is a sample of rows, so it demands a smaller share than all rows together must have.
     enough = len(screen.values) * (2 * least_share - 1)
     needed = len(evidence.values) * least_share
     fits = []
@@ -113,14 +114,14 @@ def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
         values = numbers_at(evidence.records, type_, offset)
         scaled = values * form[0] if form[1] == "none" else values * form[0] / evidence.ticks
         agreeing = int(_agree(scaled, evidence).sum())
-        # Where nothing but zeros agree, nothing is shown.
+        # Zeros alone agree with every scale and prove nothing.
         if agreeing >= needed and values.any():
             fits.append(Fit(offset, type_, form[2], form[1], agreeing))
     return sorted(fits, key=lambda fit: (-fit.agreeing, fit.offset, fit.type))
 
 
-def _telling_rows(values: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """Rows spread evenly over the values."""
+def _spread_rows(values: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    # Rows spread evenly over the values separate the candidates best.
     order = np.argsort(values, kind="stable")
     return order[np.unique(np.linspace(0, len(order) - 1, min(SCREEN_ROWS, len(order))).astype(np.intp))]
 
@@ -135,7 +136,7 @@ def _survivors(screen: Evidence, enough: float) -> Iterator[tuple[str, int, tupl
 
 
 def _numbers(records: npt.NDArray[np.uint8], type_: str) -> npt.NDArray[np.float64]:
-    """The number of a type at each byte between ticks and net, shape (offsets, rows)."""
+    """Return the numbers of a type at each byte between ticks and net, shape (offsets, rows)."""
     size = int(type_[1:]) // 8
     windows = np.lib.stride_tricks.sliding_window_view(records[:, COUNTERS_START:COUNTERS_END], size, axis=1)
     numbers = np.ascontiguousarray(windows.transpose(1, 0, 2)).view(f"<u{size}")[..., 0]
@@ -146,21 +147,21 @@ def _agree(values: npt.NDArray[np.float64], evidence: Evidence) -> npt.NDArray[n
     return np.abs(values - evidence.values) <= evidence.half + SLACK * (1 + np.abs(evidence.values))
 
 
-# Without a number that gives every row, one that gives so many is looked at: a row may be of another record.
+# Least share of agreeing rows: some rows may belong to other records.
 LEAST_SHARE = 0.97
-# A number that is off by so much in every row must have no chance in a thousand million to agree with all of them.
+# A wrong number that differs by this factor in every row must have a chance below 1 in 1e9 to agree with all rows.
 SEPARABLE = 1e-3
 CERTAINTY = float(np.log(1e9))
-# Rows that differ in what is read; of fewer, a number that is a part of the counter may have been all of it.
+# Least number of different rows: in fewer, a part of the counter may have had its whole value.
 FEWEST_ROWS = 10
-# Scales that need no explanation.
+# Scales that are preferred among those that fit equally.
 PLAIN_SCALES = (1.0, 0.01)
-# What is counted as whole bytes, or bursts of them.
+# Least scale of a counter of bytes, which are counted one by one or in bursts.
 LEAST_BYTES_SCALE = 0.01
 
 
 class CounterVerdict(StrEnum):
-    """How far a counter is to be trusted."""
+    """Degree of trust in a learnt counter."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -169,9 +170,9 @@ class CounterVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LearntCounter:
-    """What was learnt of a counter from `rows` of a table; `advice` is what would settle it, empty when nothing must.
+    """Result for a counter from `rows` of a table; `advice` says what would settle it, empty if nothing is open.
 
-    `fit` is None where there is none, or several that are as good: `rivals` has those.
+    `fit` is None if there is none, or if several fit equally; `rivals` has these.
     """
 
     counter: str
@@ -187,9 +188,9 @@ def find_counters(
     records: npt.NDArray[np.uint8],
     shown: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> list[LearntCounter]:
-    """Find each column's number; `records` (rows, 256) are all that there are, of whatever inference.
+    """Return the result for each column; `records` (rows, 256) are all known ones, of any inference.
 
-    `shown` is told how many of how many columns are done.
+    `shown` is called with the number of columns that are done, and of all columns.
     """
     findings: list[LearntCounter] = []
     for name, evidence in columns.items():
@@ -216,14 +217,14 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> L
 def _judged(
     finding: LearntCounter, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]
 ) -> LearntCounter:
-    """Say what numbers that agree amount to: of those that miss rows, the ones that miss the fewest count."""
+    """Return the verdict on fits, of which those that agree with most rows count."""
     most = max(fit.agreeing for fit in fits)
     best = [fit for fit in fits if fit.agreeing == most]
     plain, *others = sorted(best, key=lambda fit: (fit.scale not in PLAIN_SCALES, TYPES.index(fit.type)))
     if any(not _is_same(plain, other, records) for other in others):
         return replace(finding, rivals=tuple(best), advice="a table with more rows or decimals: rivals fit equally")
     widths = sorted((fit for fit in best if fit.offset == plain.offset), key=lambda fit: TYPES.index(fit.type))
-    # Where a narrow one has room for whatever a layer comes to, wider ones read the same of every layer.
+    # The narrowest type with room for every possible layer is enough: wider ones read the same numbers.
     chosen = next((fit for fit in widths if _has_room(finding.counter, fit)), widths[-1])
     doubt = _doubt(chosen, best, evidence)
     rivals = tuple(fit for fit in fits if fit is not chosen)
@@ -232,7 +233,7 @@ def _judged(
 
 
 def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
-    """What would settle whether it is this number; empty where nothing must."""
+    """Return what would settle a doubt about a fit; empty if there is no doubt."""
     if missing := len(evidence.values) - fit.agreeing:
         return f"{missing} rows do not agree: are they of this JOB?"
     read = evidence.distinct(fit)
@@ -248,7 +249,7 @@ def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
 
 
 def _has_room(counter: str, fit: Fit) -> bool:
-    """Whether its type can hold whatever a layer comes to."""
+    """Return True if the type of a fit can hold the counter of any possible layer."""
     if counter.endswith("_bytes"):
         return fit.limit * fit.scale >= LARGEST_LAYER_BYTES
     over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
@@ -256,35 +257,35 @@ def _has_room(counter: str, fit: Fit) -> bool:
 
 
 def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
-    """Whether every record that there is can have it: bytes are counted whole, and a ratio is not above 1."""
+    """Return True if every record can have the value: bytes are whole numbers, and no ratio is above 1."""
     if counter.endswith("_bytes"):
         return fit.denominator == "none" and fit.scale >= LEAST_BYTES_SCALE
     return bool((values_of(fit, records) <= LARGEST_FITTED_RATIO).all())
 
 
 def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
-    """Whether both read the same bytes over the same, but for some bytes that are 0 in every record."""
+    """Return True if two fits share bytes and denominator, and give the same value for every record."""
     if one.denominator != other.denominator or not {*one.bytes} & {*other.bytes}:
         return False
     return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)
 
 
 def _improbability(evidence: Evidence) -> float:
-    """How improbable it is, as a logarithm, that a number which is off by TOLD_APART agrees with every row."""
+    """Return the negative logarithm of the chance that a number which is off by SEPARABLE agrees with every row."""
     with np.errstate(divide="ignore"):
         improbable = np.log(SEPARABLE * evidence.values / evidence.half)
     return float(np.maximum(improbable, 0.0).sum())
 
 
 def _without_doubles(findings: Sequence[LearntCounter]) -> list[LearntCounter]:
-    """Bytes that are found to be two counters are neither."""
+    """Return the results without fits of two counters to the same bytes: neither is found."""
     taken = [(finding.counter, {*finding.fit.bytes}) for finding in findings if finding.fit]
-    kept = []
+    results = []
     for finding in findings:
         own = {*finding.fit.bytes} if finding.fit else set[int]()
         if finding.fit and (others := [name for name, place in taken if name != finding.counter and place & own]):
             advice = f"a model in which it differs from {', '.join(others)}: the same bytes fit"
             rivals = (finding.fit, *finding.rivals)
             finding = replace(finding, verdict=CounterVerdict.NOT_FOUND, fit=None, rivals=rivals, advice=advice)  # noqa: PLW2901
-        kept.append(finding)
-    return kept
+        results.append(finding)
+    return results

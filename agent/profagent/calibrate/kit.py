@@ -1,4 +1,4 @@
-"""`profagent kit`: what settles open facts, gathered from a JOB directory and the vendor's tables of it."""
+"""The command `profagent kit`: evidence for open questions, from a JOB directory and the vendor's tables of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ import click
 from profagent import __version__
 from profagent.calibrate.vendor_table import (
     TOTAL,
-    inference_text,
+    inference_of_name,
+    inference_suffix,
     is_value,
     read_vendor_table,
-    said_inference,
     table_cells,
 )
 from profagent.cli import options
@@ -54,29 +54,30 @@ if TYPE_CHECKING:
 
 _INFO = (LogKind.NET_INFO, LogKind.LAYER_INFO)
 _CONTAINERS = (model_info.LAYER_ITEM, model_info.NET_INFO)
-# What is read of them; another number may be anything, in a torn file a part of a name.
+# Items whose numbers are read, and so are copied. Any other number may be a part of a name in a torn file.
 _NUMBERS = {
     model_info.LAYER_ID, model_info.BATCH_LAYER, model_info.SEGMENT_ID, model_info.PROF_LAYER_ID,
     model_info.OUTPUT_INDEX, model_info.NET_ID, model_info.NET_TYPE, model_info.LAYER_COUNT,
     model_info.PROF_LAYER_COUNT, model_info.BATCH_LAYER_COUNT, model_info.MAX_LOOP,
 }  # fmt: skip
 _TYPE = re.compile(rb"[A-Za-z0-9_]{1,64}\0*")
-# The rest of a container's 32-bit length, that may stand before the first item.
+# Bytes of a container's 32-bit length that may remain before the first item.
 _LENGTH_BYTES = 2
 _TYPE_TITLE = "layer type"
-# From so many letters on, the first says what was replaced.
+# Shortest alias whose first letter tells the kind of the replaced name.
 LETTERED_FROM = 4
 
 
 class Aliases(dict[str, str]):
-    """What names of one kind, `letter`, were replaced by: as many letters as a name has bytes."""
+    """Aliases of names of one kind, by name; an alias has as many letters as the name has bytes."""
 
     def __init__(self, letter: str) -> None:
         self._letter = letter
+        # Number of aliases of each length.
         self._of_length: Counter[int] = Counter()
 
     def of(self, name: str, size: int | None = None) -> str:
-        """The alias of one name; `size` is in bytes, that of UTF-8 unless given."""
+        """Return the alias of a name; `size` is its length in bytes, by default that in UTF-8."""
         if name not in self:
             size = len(name.encode("utf-8", "surrogateescape")) if size is None else size
             number, self._of_length[size] = self._of_length[size], self._of_length[size] + 1
@@ -86,8 +87,11 @@ class Aliases(dict[str, str]):
         return self[name]
 
 
-class Anonymous:
-    """Replaces names, each by the same alias throughout. Give the `.info` files first: they tell names apart."""
+class Anonymizer:
+    """Replacement of names, each by the same alias everywhere.
+
+    The `.info` files must come first: they have the names of single layers.
+    """
 
     def __init__(self) -> None:
         self._models = Aliases("M")
@@ -95,7 +99,7 @@ class Anonymous:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """What was replaced, for the manifest."""
+        """Texts of what was replaced, for the manifest."""
         return (
             f"{len(self._models)} names of models in names of files, by as many letters",
             f"{len(self._layers)} names of layers in .layer.info and vendor tables, by letters",
@@ -103,32 +107,36 @@ class Anonymous:
         )
 
     def path(self, path: str) -> str:
-        """A path in the JOB, with the model's alias."""
+        """Return a path in the JOB with the alias of its model."""
         name = parse_log_name(path)
         if name is None or not name.model:
             return path
-        # Behind the folder, or behind the prefix and the device (format page 2.1).
+        # The model's name follows the folder, or the prefix and the device (format page 2.1).
         start = path.index("/") + 1
         if name.kind not in _INFO:
             start = path.index(".", path.index(".") + 1) + 1
         return f"{path[:start]}{self._models.of(name.model)}{path[start + len(name.model) :]}"
 
     def content(self, path: str, data: bytes) -> bytes:
-        """A file of the JOB by its own path: `.info` files with aliases for names, logs as they are."""
+        """Return the content of a file of the JOB by its own path: `.info` files with aliases, logs unchanged."""
         name = parse_log_name(path)
         if name is None:
-            return b""  # the mark of a simulated board, which names the model
+            # The marker of a simulated board names the model.
+            return b""
         return self._info(data) if name.kind in _INFO else data
 
     def table(self, data: bytes, file: str) -> bytes:
-        """The vendor's table as UTF-8 with commas; all texts but titles and types have aliases. FormatError."""
+        """Return the vendor's table as UTF-8 with commas, with aliases for all texts but titles and types.
+
+        Raises FormatError.
+        """
         heading, *rows = table_cells(data, file)
-        kept = {place for place, title in enumerate(heading) if title.lower() == _TYPE_TITLE}
+        plain_columns = {place for place, title in enumerate(heading) if title.lower() == _TYPE_TITLE}
         written = io.StringIO(newline="")
         writer = csv.writer(written, lineterminator="\n")
         writer.writerow(heading)
         for row in rows:
-            writer.writerow([cell if place in kept else self._cell(cell) for place, cell in enumerate(row)])
+            writer.writerow([cell if place in plain_columns else self._cell(cell) for place, cell in enumerate(row)])
         return written.getvalue().encode()
 
     def _cell(self, cell: str) -> str:
@@ -137,13 +145,13 @@ class Anonymous:
         return self._layers.get(cell) or "+".join(self._layers.of(part) if part else "" for part in cell.split("+"))
 
     def _info(self, data: bytes) -> bytes:
-        """As many bytes: known numbers and types stay, names have aliases, all else is zeros."""
+        """Return as many bytes, with known numbers and types, aliases for names, and zeros for everything else."""
         start, items = max(
             ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
             key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
         )
         changed = bytearray(len(data))
-        # Before the items is the rest of a length, or of a text.
+        # The bytes before the first item are the rest of a length, which is harmless, or of a text, which is not.
         if start <= _LENGTH_BYTES:
             changed[:start] = data[:start]
         for item in items:
@@ -154,17 +162,17 @@ class Anonymous:
 
     def _copy(self, changed: bytearray, data: bytes, item: Item) -> None:
         if isinstance(item.value, int):
-            kept = item.end if item.id in _NUMBERS else item.offset + TAG_BYTES
+            copied_end = item.end if item.id in _NUMBERS else item.offset + TAG_BYTES
         else:
-            kept = item.nested_start
-        changed[item.offset : kept] = data[item.offset : kept]
+            copied_end = item.nested_start
+        changed[item.offset : copied_end] = data[item.offset : copied_end]
         if isinstance(item.value, bytes) and item.id == model_info.LAYER_NAME:
             changed[item.nested_start : item.end] = self._alias(item.value)
         elif isinstance(item.value, bytes) and item.id == model_info.LAYER_TYPE and _TYPE.fullmatch(item.value):
             changed[item.nested_start : item.end] = item.value
 
     def _alias(self, value: bytes) -> bytes:
-        """A name with as many bytes, up to its NUL."""
+        """Return the alias of a name, padded to its length in bytes and cut at its NUL."""
         parts = value.split(b"\0", 1)[0].split(b"+")
         aliases = (self._layers.of(_text(part), len(part))[: len(part)].ljust(len(part), "x") for part in parts)
         return "+".join(aliases).encode("ascii").ljust(len(value), b"\0")
@@ -195,14 +203,14 @@ _COLUMNS = (Column("name in the archive"), Column("bytes"))
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What is about to be sent: contents by names, the manifest, and remarks for the sender."""
+    """Evidence that is about to be sent: contents by name, the manifest, and remarks for the sender."""
 
     files: Mapping[str, bytes]
     manifest: Mapping[str, Any]
     remarks: Sequence[str]
 
     def archive(self) -> bytes:
-        """A .tar.gz without owners, times or names of this machine: the same for the same files."""
+        """Return a .tar.gz without owners, times or names of this machine; the same files give the same bytes."""
         manifest = (json.dumps(self.manifest, indent=1) + "\n").encode("ascii")
         written = io.BytesIO()
         with tarfile.open(fileobj=written, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive:
@@ -213,7 +221,7 @@ class Kit:
         return gzip.compress(written.getvalue(), mtime=0)
 
     def lines(self) -> Iterator[str]:
-        """What it is, for the person who is asked."""
+        """Yield the description of the kit for the person who is asked."""
         mark = " [simulated: it proves nothing about hardware]" if self.manifest["simulated"] else ""
         yield printable(
             f"{counted(len(self.files), 'file')} of {self.manifest['job'] or 'a JOB'}, SDK {self.manifest['sdk']}{mark}"
@@ -227,14 +235,18 @@ class Kit:
 
 
 def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: bool) -> Kit:
-    """Read what a kit needs. Raises UsageError, UnsupportedBoardError, and FormatError for what is no table."""
+    """Return the kit for a JOB and tables.
+
+    Raises UsageError, UnsupportedBoardError, and FormatError for what is no table.
+    """
     listing = list_job(directory)
-    names = Anonymous() if is_anonymous else None
+    names = Anonymizer() if is_anonymous else None
     sizes = {}
     for path in listing.files:
-        with suppress(OSError):  # it may just have gone: the JOB may be at work
+        # A JOB that is being written may delete a file meanwhile.
+        with suppress(OSError):
             sizes[path] = (directory / path).stat().st_size
-    chosen = choose(sizes, {said for table in tables if (said := said_inference(table.name)) is not None})
+    chosen = choose(sizes, {inference for table in tables if (inference := inference_of_name(table.name)) is not None})
     files = dict(sorted([*_job_files(directory, chosen, names), *_table_files(tables, names)]))
     kinds = (parse_log_name(path) for path in sizes.keys() - chosen)
     left_out = dict(sorted(Counter(name.kind.name.lower() if name else "other" for name in kinds).items()))
@@ -256,7 +268,7 @@ def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: b
 
 
 def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
-    """Choose paths by the sizes of a JOB's files, as many as fit.
+    """Return the paths of a JOB's files that go into a kit, by their sizes and as many as fit.
 
     `wanted` are inferences that a vendor's table is of: model id, batch, pictures, pictures before.
     """
@@ -289,8 +301,11 @@ def _inferences(names: Mapping[str, LogName | None], wanted: set[tuple[int, ...]
     yield from (paths for *_, paths in sorted(order))
 
 
-def _job_files(directory: Path, chosen: set[str], names: Anonymous | None) -> Iterator[tuple[str, bytes]]:
-    """Names in the kit, and contents; names are told apart by the tables of layers, which come first."""
+def _job_files(directory: Path, chosen: set[str], names: Anonymizer | None) -> Iterator[tuple[str, bytes]]:
+    """Yield names in the kit with their contents.
+
+    The tables of layers come first, because the aliases of layers in other files depend on them.
+    """
     for path in sorted(chosen, key=lambda path: (not path.endswith(".layer.info"), path)):
         try:
             data = (directory / path).read_bytes()
@@ -300,11 +315,11 @@ def _job_files(directory: Path, chosen: set[str], names: Anonymous | None) -> It
         yield f"job/{names.path(path) if names else path}", names.content(path, data) if names else data
 
 
-def _table_files(tables: Sequence[Path], names: Anonymous | None) -> Iterator[tuple[str, bytes]]:
+def _table_files(tables: Sequence[Path], names: Anonymizer | None) -> Iterator[tuple[str, bytes]]:
     for number, table in enumerate(tables, 1):
         data = read_vendor_table(table)
-        # The name says which inference it is of; what stands before that is the model's, or somebody's own.
-        name = f"op_summary_{number}{inference_text(table.name) or '.csv'}" if names else f"{number}/{table.name}"
+        # The end of the name denotes the inference; the part before it has the model's name, or is private.
+        name = f"op_summary_{number}{inference_suffix(table.name) or '.csv'}" if names else f"{number}/{table.name}"
         yield f"vendor/{name}", names.table(data, str(table)) if names else data
 
 
@@ -312,15 +327,15 @@ def _remarks(tables: Sequence[Path], files: Mapping[str, bytes], left_out: Mappi
     stays = ", ".join(f"{count} {what}" for what, count in left_out.items())
     yield f"left out: {stays or 'nothing'}"
     for table in tables:
-        said = said_inference(table.name)
-        if said is None or not any(name.endswith("." + ".".join(map(str, said))) for name in files):
+        inference = inference_of_name(table.name)
+        if inference is None or not any(name.endswith("." + ".".join(map(str, inference))) for name in files):
             yield f"the inference that {table.name} is of is not in the kit, or its name does not tell which it is"
     if not tables:
         yield "no vendor table: which word is which counter cannot be settled (--vendor-summary)"
 
 
 async def job_files_of(target: str, job: str | None, workspace: Path | None) -> Path:
-    """Return the directory of a JOB's files: one that is named, or a session's, in the mirror. Raises UsageError."""
+    """Return the directory of a JOB's files: the named one, or that of a session in the mirror. Raises UsageError."""
     directory = directory_named(target)
     if directory is not None:
         return directory

@@ -1,4 +1,4 @@
-"""`profagent redecode`."""
+"""The command `profagent redecode`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 
 
 async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps) -> dict[str, Any]:
-    """Fill a session's counter columns from the mirror. Raises UsageError, WorkspaceBusyError, StoreError."""
+    """Fill the counter columns of a session from the mirror.
+
+    Raises UsageError, WorkspaceBusyError, StoreError.
+    """
     workspace.readable_database()
     with workspace.locked():
         return await _redecoded(
@@ -47,13 +50,13 @@ async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps
 async def redecode_job(
     directory: Path, maps: CounterMaps, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Fill the counter columns of a JOB directory's own database, which is there, from the directory's files.
+    """Fill the counter columns of a JOB directory's own database, which must exist, from the directory's files.
 
-    The database is replaced when all is done; an import of the JOB is waited for. Raises UsageError, StoreError.
+    The database is replaced at the end; an import of the JOB is waited for. Raises UsageError, StoreError.
     """
     async with alone_in_job(directory, tell):
         database = job_database(directory)
-        # It is of the files as they were imported.
+        # The new database keeps the time of the old one, because it has the files as they were at that import.
         async with new_database(directory, made_ns=database.stat().st_mtime_ns) as draft:
             await asyncio.to_thread(shutil.copyfile, database, draft)
             return await _redecoded(draft, None, maps, lambda *_: directory, durable=False)
@@ -84,6 +87,7 @@ async def _redecoded(
     try:
         async with Store(database, durable=durable) as store:
             with progress("redecode", "records") as shown:
+                # All rows change in one transaction: after a failure every column is as before.
                 rows, without_bytes = await store.run(
                     lambda connection: exchange_counters(connection, found.session, counter_map, bytes_of, shown)
                 )

@@ -1,4 +1,4 @@
-"""The vendor's op_summary as numbers that are known to within their rounding (manual, 'AA Core')."""
+"""The vendor's op_summary as numbers, each known to within its rounding (manual, 'AA Core')."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TITLES = dict(
 TOTAL = "total"
 NOT_KNOWN = ("", "n/a", "-", "nan", "none")
 PERCENT = 100.0
-# Digits that a number in a file of floats surely has.
+# Significant digits of a double that survive arithmetic.
 FLOAT_DIGITS = 14
 # The manual's name of an op_summary ends in model id, batch, pictures, pictures before, miss rate and frequency.
 _PICTURES = re.compile(
@@ -46,7 +46,7 @@ _PICTURES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """A column: `values` of shape (rows,), NaN where not known; each may be off by `half`, the same for all."""
+    """Column of numbers: `values` of shape (rows,), NaN where unknown; each may be off by `half`, the same for all."""
 
     values: npt.NDArray[np.float64]
     half: float
@@ -54,7 +54,7 @@ class Rounded:
 
 @dataclass(frozen=True, slots=True)
 class VendorTable:
-    """The rows of layers of one op_summary, without the total.
+    """Rows of the layers of one op_summary, without the total.
 
     `names` are None where the file has none. Ratios in `columns`, by the counters' names, are fractions.
     """
@@ -65,20 +65,23 @@ class VendorTable:
     columns: Mapping[str, Rounded]
 
 
-def said_inference(file: str) -> tuple[int, ...] | None:
-    """Give model id, batch, pictures, and pictures before; None where the name tells no inference."""
-    said = _PICTURES.search(file)
-    return tuple(map(int, said.groups())) if said else None
+def inference_of_name(file: str) -> tuple[int, ...] | None:
+    """Return model id, batch, pictures and pictures before; None if the name denotes no inference."""
+    match = _PICTURES.search(file)
+    return tuple(map(int, match.groups())) if match else None
 
 
-def inference_text(file: str) -> str:
-    """Give the end of the name that tells the inference; empty where none does."""
-    said = _PICTURES.search(file)
-    return said[0] if said else ""
+def inference_suffix(file: str) -> str:
+    """Return the end of a file's name that denotes the inference; empty if there is none."""
+    match = _PICTURES.search(file)
+    return match[0] if match else ""
 
 
 def read_vendor_table(path: Path) -> bytes:
-    """A table op_summary, which is looked at. UsageError where it cannot be read or is too large, FormatError."""
+    """Return the bytes of an op_summary.
+
+    Raises UsageError if the file cannot be read or is too large, FormatError if it is none.
+    """
     hint = "name the vendor's table of one inference"
     try:
         with path.open("rb") as file:
@@ -92,9 +95,9 @@ def read_vendor_table(path: Path) -> bytes:
 
 
 def parse_vendor_table(data: bytes, file: str) -> VendorTable:
-    """Read an op_summary: UTF-8 or GBK, commas or tabs, ratios as fractions or percentages.
+    """Return the rows of an op_summary: UTF-8 or GBK, commas or tabs, ratios as fractions or percentages.
 
-    Raises FormatError when it is none.
+    Raises FormatError if it is none.
     """
     heading, *rows = table_cells(data, file) or [[]]
     titles = [" ".join(title.lower().split()).replace(" (", "(").removesuffix("(%)") for title in heading]
@@ -120,12 +123,13 @@ def parse_vendor_table(data: bytes, file: str) -> VendorTable:
 
 
 def table_cells(data: bytes, file: str) -> list[list[str]]:
-    """The heading and the rows of a table; raises FormatError when it is none."""
+    """Return the heading and the rows of a table. Raises FormatError if it is none."""
     try:
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            text = data.decode("gb18030")  # GBK is a part of it
+            # GB 18030 contains GBK.
+            text = data.decode("gb18030")
         delimiter = "\t" if "," not in text.lstrip().partition("\n")[0] else ","
         read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         return [[cell.strip() for cell in row] for row in read if any(map(str.strip, row))]
@@ -135,28 +139,28 @@ def table_cells(data: bytes, file: str) -> list[list[str]]:
 
 
 def is_value(cell: str) -> bool:
-    """Whether a cell is a number, or stands for one that is not known."""
+    """Return True if a cell is a number, or stands for an unknown one."""
     return cell.lower() in NOT_KNOWN or _number(cell) is not None
 
 
 def _rounded(cells: Sequence[str], unit: float = 1.0) -> Rounded:
-    """The numbers in units of `unit`; a column is as precise as its longest number, as 0.5 may stand for 0.50."""
+    """Return the numbers in units of `unit`, with the precision of the column's longest number."""
     numbers = [_number(cell) for cell in cells]
+    # A tool may write 0.5 for 0.50, so a short number alone tells no precision.
     decimals = max((_decimals(number) for number in numbers if number is not None), default=0)
-    # A spreadsheet that wrote 1.00159E+12 has cut the number short.
+    # A spreadsheet that writes 1.00159E+12 has dropped digits, so the number is unknown.
     values = [float(number) if number is not None and _decimals(number) >= 0 else float("nan") for number in numbers]
     return Rounded(np.array(values, dtype=np.float64) / unit, 0.5 * 10.0 ** -max(decimals, 0) / unit)
 
 
 def _number(cell: str) -> Decimal | None:
-    """None for what is no number."""
     try:
         number = Decimal(cell.rstrip("%"))
     except InvalidOperation:
         return None
     if not number.is_finite() or abs(number.adjusted()) >= LARGEST_EXPONENT:
         return None
-    # Arithmetic on floats makes 82.67999999999999 of 82.68.
+    # Arithmetic on doubles makes 82.67999999999999 of 82.68.
     return number if len(number.as_tuple().digits) <= FLOAT_DIGITS else Decimal(f"{float(number):.{FLOAT_DIGITS}g}")
 
 
@@ -167,9 +171,10 @@ def _decimals(number: Decimal) -> int:
 
 
 def _unit(ratios: Sequence[Sequence[str]], shares: Sequence[str], file: str) -> float:
-    """What the file writes for all of a layer's time: 1, or 100. The layers' shares of the net need not be like it.
+    """Return the number that the file writes for all of a layer's time: 1, or 100.
 
-    Raises FormatError where a few ratios that are small in every layer may be either.
+    The layers' shares of the net may be in another unit. Raises FormatError if there are few ratios, small in every
+    layer, that may be either.
     """
     known = [cells for cells in ratios if any(_number(cell) is not None for cell in cells)]
     largest = max((float(np.nanmax(_rounded(cells).values, initial=0.0)) for cells in known), default=0.0)

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from profagent.calibrate.kit import Anonymous
+from profagent.calibrate.kit import Anonymizer
 from profagent.calibrate.redecode_cli import redecode_job, redecode_session
 from profagent.calibrate.vendor_table import parse_vendor_table
 from profagent.cli.main import run
@@ -287,7 +287,7 @@ def network(*names: str) -> CompiledModel:
 )
 def test_a_models_name_goes_and_the_numbers_of_its_files_stay(path: str) -> None:
     name = parse_log_name(path)
-    aliased = parse_log_name(Anonymous().path(path))
+    aliased = parse_log_name(Anonymizer().path(path))
     assert name is not None
     assert aliased is not None
     assert aliased.model != name.model
@@ -301,7 +301,7 @@ def test_a_models_name_goes_and_the_numbers_of_its_files_stay(path: str) -> None
 @pytest.mark.parametrize(("form", "with_nul"), [(encode.BYTES32, True), (encode.BYTES16, False)])
 def test_a_layer_table_stays_as_it_is_but_for_names(form: int, with_nul: bool) -> None:
     data = encode.layer_info(network("secret/conv1", "b+secret", "层"), form=form, with_nul=with_nul)
-    replaced = Anonymous().content("data/m.0.layer.info", data)
+    replaced = Anonymizer().content("data/m.0.layer.info", data)
     assert len(replaced) == len(data)
     assert b"secret" not in replaced
     before, after = (parse_layer_info(each, "x").layers for each in (data, replaced))
@@ -315,7 +315,7 @@ def test_a_layer_table_stays_as_it_is_but_for_names(form: int, with_nul: bool) -
 def test_no_name_stays_in_a_torn_file(kind: str, said: bytes, at: int) -> None:
     data = bytearray(encode.layer_info(network("secret/conv", "relu")))
     data[at : at + len(said)] = said
-    replaced = Anonymous().content(f"data/m.0.{kind}.info", bytes(data))
+    replaced = Anonymizer().content(f"data/m.0.{kind}.info", bytes(data))
     assert len(replaced) == len(data)
     assert b"secret" not in replaced
 
@@ -323,7 +323,7 @@ def test_no_name_stays_in_a_torn_file(kind: str, said: bytes, at: int) -> None:
 @pytest.mark.parametrize("start", ["items", "length", "container", "elsewhere"])
 def test_nets_begin_where_they_did(start: str) -> None:
     data = encode.net_info(network("conv"), start)
-    names = Anonymous()
+    names = Anonymizer()
     replaced = names.content("data/m.0.net.info", data)
     assert len(replaced) == len(data)
     assert parse_net_info(replaced, "x") == parse_net_info(data, "x")
@@ -334,7 +334,7 @@ def test_nets_begin_where_they_did(start: str) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030"])
 @pytest.mark.parametrize("delimiter", [",", "\t"])
 def test_a_vendor_table_has_the_same_aliases_and_its_numbers(encoding: str, delimiter: str) -> None:
-    names = Anonymous()
+    names = Anonymizer()
     names.content("data/m.0.layer.info", encode.layer_info(network("卷积1", "relu")))
     rows = (
         TITLES,
