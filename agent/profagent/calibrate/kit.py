@@ -285,7 +285,7 @@ def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
 
 
 def _inferences(names: Mapping[str, LogName | None], wanted: set[tuple[int, ...]]) -> Iterator[list[str]]:
-    """The files of each inference: those of the vendor's tables, then the first of each model in turn."""
+    """Yield the files of each inference: those of the vendor's tables, then the first ones of each model in turn."""
     groups: dict[InferenceKey, list[str]] = defaultdict(list)
     for path, name in names.items():
         if name is not None and name.kind in (LogKind.AICORE, LogKind.AICPU) and name.inference is not None:

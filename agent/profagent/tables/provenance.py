@@ -1,4 +1,4 @@
-"""Where exported figures come from, and what nobody has checked: the metadata beside every export."""
+"""Provenance of exported figures, and what is unverified about them: the metadata beside every export."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def session_title(about: Mapping[str, Any]) -> str:
-    """Return `session 3 of euler`; what was imported without a board has its number alone."""
+    """Return `session 3 of euler`, or `session 3` for an import without a board."""
     board, hostname = about["board"], about["hostname"]
     of_board = "" if board == NO_BOARD else f" of {BoardNames.known().of(board, hostname)}"
     return f"session {about['session']}{of_board}"
 
 
 def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """A line for each reason: grade, reason, count."""
+    """Return a line for each reason: grade, reason, count."""
     return [f"{grade}: {reason} ({count})" for grade, reasons in ledger.items() for reason, count in reasons.items()]
 
 
@@ -39,7 +39,7 @@ _WHEN = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def kept_loss_line(loss: Mapping[str, Any]) -> str:
-    """One line; a figure that is not known is N/A."""
+    """Return a line for a loss that the board kept; unknown figures are N/A."""
     about = loss["job"] or "the board"
     logs, size = (UNKNOWN if loss[name] is None else loss[name] for name in ("lost_logs", "lost_bytes"))
     when = f"{time_text(loss['from_us'], _WHEN)} to {time_text(loss['to_us'], _WHEN)}"
@@ -47,19 +47,19 @@ def kept_loss_line(loss: Mapping[str, Any]) -> str:
 
 
 def share_text(sampled: int, due: int | None) -> str:
-    """`96 of 100 due`; N/A where neither is known, as of another tool's results."""
+    """Return `96 of 100 due`; N/A if both numbers are unknown, as for another tool's results."""
     if not sampled and due is None:
         return UNKNOWN
     return f"{sampled:,} of {UNKNOWN if due is None else format(due, ',')} due"
 
 
 def events_line(events: Mapping[str, int]) -> str | None:
-    """`1,200 ops, 30 ranges, 600 samples`; None where there are none."""
+    """Return `1,200 ops, 30 ranges, 600 samples`, or None without events."""
     return ", ".join(f"{count:,} {what}" for what, count in events.items() if count) or None
 
 
 def sampling_line(sampling: Mapping[str, Any]) -> str:
-    """`captured 96 of 100 due (interval 10, from acl.json)`, what came late, or why nobody knows what was due."""
+    """Return `captured 96 of 100 due (interval 10, from acl.json)`, late inferences, or why `due` is unknown."""
     interval = UNKNOWN if sampling["interval"] is None else sampling["interval"]
     origin = sampling["interval_from"]
     source = "" if origin is None else f", from {FROM_FILE}" if origin == FROM_FILE else f", {origin}"
@@ -69,7 +69,7 @@ def sampling_line(sampling: Mapping[str, Any]) -> str:
 
 
 def keeping_line(sampling: Mapping[str, Any]) -> str | None:
-    """`kept 30 of 1,000 inferences (every 10)`; None where nothing was passed over on purpose."""
+    """Return `kept 30 of 1,000 inferences (every 10)`, or None if none was passed over on purpose."""
     if sampling["keeping"] is None and not sampling["passed_over"]:
         return None
     chosen = sampling["keeping"] or "by an earlier session"
@@ -77,9 +77,9 @@ def keeping_line(sampling: Mapping[str, Any]) -> str | None:
 
 
 def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
-    """Both, as far as there is something to say."""
-    kept = keeping_line(sampling)
-    return [sampling_line(sampling), *([] if kept is None else [kept])]
+    """Return the lines about sampling and keeping that have something to say."""
+    keeping = keeping_line(sampling)
+    return [sampling_line(sampling), *([] if keeping is None else [keeping])]
 
 
 _GAPS = {
@@ -91,16 +91,16 @@ _GAPS = {
     "not-run": "no `record` ran from {at}",
 }
 _AT = "%H:%M:%S UTC"
-# Shorter gaps, as that of connecting, are in the sum alone; of the others so many are named.
+# Shorter gaps, as that of connecting, count in the sum and are not named.
 NAMED_GAP_US = 500_000
 
 
 def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
-    """`covered 5.0 of 12.0 s; link lost at 16:30:26 UTC (7.0 s)`; None where no coverage was kept."""
+    """Return `covered 5.0 of 12.0 s; link lost at 16:30:26 UTC (7.0 s)`, or None without a recorded coverage."""
     if coverage is None:
         return None
     gaps = named_gaps(coverage)
-    # Those of the board are told rather than those of one JOB, and long ones rather than short ones.
+    # Gaps of the board are named before gaps of one JOB, and long ones before short ones.
     first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED]
     named = [_gap_text(gap) for gap in gaps if gap in first]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
@@ -114,7 +114,7 @@ def named_gaps(coverage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def covered_text(coverage: Mapping[str, Any] | None) -> str:
-    """`5.0 of 12.0 s`; `-` where no coverage was kept."""
+    """Return `5.0 of 12.0 s`, or `-` without a recorded coverage."""
     if coverage is None:
         return "-"
     return f"{coverage['covered_us'] / 1e6:,.1f} of {coverage['total_us'] / 1e6:,.1f} s"
@@ -132,7 +132,7 @@ UNVERIFIED = (
     "an aicore segment is placed after the one before it; the board does not store when a layer began",
 )
 _OF_SESSION = ("session", "source", "board", "hostname", "simulated", "daemon_version", "sdk_version")
-# Of what another tool's files told.
+# Provenance of figures that come from another tool's files.
 TOLD = {
     "told_by": "another tool",
     "unverified": ["times are those that another tool wrote for another Ascend device; nothing here was measured"],
@@ -146,9 +146,9 @@ SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
 async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
-    """The session, its JOB, how well that was sampled, what is missing, and what is not verified, as values for JSON.
+    """Return the provenance of a JOB in a session as values for JSON: sampling, missing data, unverified assumptions.
 
-    Kept losses are all of the session: what the board lost while nobody listened may concern any of its JOBs.
+    Kept losses are those of the whole session: a loss of the board without a consumer may concern any of its JOBs.
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
@@ -176,8 +176,8 @@ async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
 
 
 def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
-    """Why the session is not complete and what it covered, how well a JOB was sampled, its losses and notes."""
-    # Losses have lines of their own.
+    """Yield lines on missing data of the session, its coverage, a JOB's sampling, its losses and notes."""
+    # Losses have lines of their own below.
     if why := [each for each in provenance["incomplete"] if not each.startswith("loss: ")]:
         yield printable(f"INCOMPLETE: {'; '.join(why)}")
     if line := coverage_line(provenance["coverage"]):
@@ -198,23 +198,22 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
 
 
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Inferences of a JOB that are in no figure, and why."""
+    """Yield a line for each reason why inferences of a JOB are in no figure."""
     for each in not_final:
         yield f"not final: {counted(each['inferences'], 'inference')} ({each['figures']}): {each['why']}"
 
 
 def likely_counters(provenance: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The counters that some JOB's map is not certain of."""
+    """Return the counters of which the map of any JOB is not certain."""
     return sorted({name for job in provenance for name in job.get("likely_counters", ())})
 
 
 def doubt_line(likely: Sequence[str]) -> str:
-    """What the `?` beside figures means."""
+    """Return the meaning of the `?` beside figures."""
     return f"the counter map is not certain of {', '.join(likely)}: a ? marks what rests on it"
 
 
 def _pmu_remark(counter_map: str | None, likely: Sequence[str]) -> str:
-    """What the PMU columns stand on."""
     if counter_map is None:
         return (
             "the PMU columns are N/A: no counter map says which word of a record is which counter;"
@@ -230,7 +229,7 @@ def _nothing_new(job: Mapping[str, Any]) -> str:
 
 
 def summary_lines(summary: dict[str, Any]) -> list[str]:
-    """A session's summary for people."""
+    """Return a session's summary for people."""
     records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
     ledger = ledger_lines(summary["ledger"])
     mark = " [simulated]" if summary["simulated"] else ""
@@ -252,7 +251,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def several_lines(summary: dict[str, Any]) -> list[str]:
-    """The summary of several boards for people: each, and their sum."""
+    """Return the summary of several boards for people: each board, and the total."""
     lines: list[str] = []
     for session in summary["sessions"]:
         lines.append(f"{session['address']}: {session['error'] or 'fine'}")
@@ -268,15 +267,14 @@ def several_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def _verdict(summary: Mapping[str, Any]) -> str:
-    """`complete`, or why it is not."""
     if summary["complete"]:
         return "complete"
     why = "; ".join(summary.get("incomplete", ()))
     return printable(f"INCOMPLETE: {why}" if why else "INCOMPLETE")
 
 
-def not_copied_text(left: int | None, job: str) -> str:
-    """How many inferences of a JOB were left behind; None: not known."""
+def not_copied_text(count: int | None, job: str) -> str:
+    """Return the number of a JOB's inferences that were not copied; None is unknown."""
     if not is_job(job):
         return f"a part of {job} not copied"
-    return f"{'some inferences' if left is None else counted(left, 'inference')} of {job} not copied"
+    return f"{'some inferences' if count is None else counted(count, 'inference')} of {job} not copied"

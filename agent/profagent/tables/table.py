@@ -1,6 +1,7 @@
-"""A table as aligned text, where wide characters take two columns of a terminal; as CSV and as JSON.
+"""Tables as aligned text, as CSV and as JSON.
 
-On a terminal rich fits it to the width, and colours mean something; a pipe gets plain text, whole.
+Wide characters take two columns of a terminal. On a terminal, rich fits a table to the width and colours have a
+meaning; a pipe gets plain text, uncut.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# What a value is when it is not known, and what stands for the total layer's own (manual, 'AA Core').
+# Texts of an unknown value, and of values that the total row cannot have (manual, 'AA Core').
 UNKNOWN = "N/A"
 DASH = "-"
 
 Cell = float | int | str | None
-"""None is 'not known'."""
+"""Value of a cell; None is unknown."""
 
 
 class Column(NamedTuple):
-    """A column; numbers are rounded to `decimals`, None for columns of text and of whole numbers."""
+    """Column of a table; numbers are rounded to `decimals`, None for texts and whole numbers."""
 
     title: str
     decimals: int | None = None
@@ -69,7 +70,7 @@ FREQUENCY = (Column("Device Id"), Column("Frequency(MHz)"))
 
 
 def cell_text(column: Column, value: Cell) -> str:
-    """A value as text."""
+    """Return a value as text."""
     if value is None:
         return UNKNOWN
     if isinstance(value, str) or column.decimals is None:
@@ -77,12 +78,12 @@ def cell_text(column: Column, value: Cell) -> str:
     return f"{value:.{column.decimals}f}"
 
 
-# What means something in Markdown, and how it is written there.
+# Characters with a meaning in Markdown, and their escaped forms.
 _MARKDOWN = str.maketrans({**{sign: "\\" + sign for sign in "|\\`*_"}, "<": "&lt;", ">": "&gt;"})
 
 
 def markdown(text: str) -> str:
-    """A line or a cell of Markdown that shows the text as it is."""
+    """Return Markdown that shows a text unchanged, in a line or a cell."""
     return printable(text).translate(_MARKDOWN)
 
 
@@ -95,12 +96,12 @@ def markdown_lines(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) ->
 
 
 BARS = "▁▂▃▄▅▆▇█"
-# What varies by less of its largest value is shown as level.
+# Values that vary by a smaller share of the largest one are drawn as nearly level.
 LEAST_SPAN = 0.02
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """A bar for each value, the lowest for the least; a space where there is none."""
+    """Return a bar for each value, the lowest bar for the least; a space for None."""
     known = [value for value in values if value is not None]
     if not known:
         return " " * len(values)
@@ -113,7 +114,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(time_us: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """A time in UTC; `N/A` for one that is not known, or that no calendar has."""
+    """Return a time in UTC; `N/A` for an unknown time, or for one beyond the calendar."""
     try:
         return UNKNOWN if time_us is None else (_EPOCH + timedelta(microseconds=time_us)).strftime(form)
     except OverflowError:
@@ -121,15 +122,15 @@ def time_text(time_us: int | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 finding`, `2 findings`."""
+    """Return `1 finding`, `2 findings`."""
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 GAP = "  "
-# So much of a name is shown at least where a terminal is too narrow for a table; a date is shown whole.
+# Least width of a column of names in a narrow terminal; a date fits into it.
 LEAST_NAME = 20
 WIDE = ("W", "F")
-# Marks that stand on the character before them, and format characters, take no column.
+# Combining marks and format characters take no column.
 ZERO_WIDTH = ("Mn", "Me", "Cf")
 
 Tone = Literal["loss", "note", "slower", "faster"]
@@ -139,24 +140,24 @@ TONES: dict[Tone, dict[str, Any]] = {
     "slower": {"color": "red"},
     "faster": {"color": "green"},
 }
-# A line of the ledger, maybe after whose it is.
+# A line of the ledger, which may begin with its subject.
 _ENTRY = re.compile(r"(?:[^:]*: )?(loss|note): (?!none)")
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """A heading, a rule, and a line for each row; columns without any text but names are aligned to the right."""
+    """Yield a heading, a rule, and a line for each row; columns of numbers are aligned to the right."""
     texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
     titles = [column.title for column in columns]
     widths = [max(map(text_width, cells)) for cells in zip(titles, *texts, strict=True)]
-    to_right = _numbers(columns, rows)
+    to_right = _are_numeric(columns, rows)
     yield _line(titles, widths, to_right)
     yield GAP.join("-" * width for width in widths)
     for cells in texts:
         yield _line(cells, widths, to_right)
 
 
-def _numbers(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[bool]:
-    """Of each column whether it has no text but what stands for a number."""
+def _are_numeric(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[bool]:
+    """Return for each column True if all its texts stand for numbers."""
     return [
         all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
         for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
@@ -171,16 +172,16 @@ def fitted_lines(
     less: Sequence[str] = (),
     tones: Sequence[Tone | None] = (),
 ) -> Iterator[str]:
-    """The table in so many columns of a terminal (0: no terminal, as `table_lines`), each row in its tone.
+    """Yield a table for this width of a terminal (0: no terminal, as `table_lines`), each row in its tone.
 
-    The widest names are shortened first; then the columns `less` go, in their order, then those on the right. A last
-    line tells what was left out.
+    The widest names are shortened first; then the columns `less` are left out in their order, then those on the
+    right. A last line names the columns that were left out.
     """
     if not width:
         yield from table_lines(columns, rows)
         return
     texts = [[printable(cell_text(column, value)) for column, value in zip(columns, row, strict=True)] for row in rows]
-    is_number = _numbers(columns, rows)
+    is_number = _are_numeric(columns, rows)
     least = _least_widths(columns, texts, is_number)
     places, left_out = [*range(len(columns))], []
     for title in (*less, *(column.title for column in reversed(columns[1:]) if column.title not in less)):
@@ -196,7 +197,7 @@ def fitted_lines(
 
 
 def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_number: Sequence[bool]) -> list[int]:
-    """What each column takes at least: numbers and titles are whole."""
+    """Return the least width of each column: numbers and titles are never cut."""
     cells = zip(*texts, strict=True) if texts else ((),) * len(columns)
     widest = [max(map(text_width, each), default=0) for each in cells]
     names = (wide if number else min(wide, LEAST_NAME) for wide, number in zip(widest, is_number, strict=True))
@@ -206,7 +207,7 @@ def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_
 def _rendered(
     columns: Sequence[tuple[str, bool, Sequence[str]]], tones: Sequence[Tone | None], width: int
 ) -> Iterator[str]:
-    """Lines of columns, each with a title, whether it is of numbers, and its cells; rich shares out the width."""
+    """Yield the lines of columns, each given as title, True for numbers, and cells; rich distributes the width."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - pipes need none of it
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.style import Style  # noqa: PLC0415 - as above
@@ -226,15 +227,15 @@ def _rendered(
 
 
 class _Name(NamedTuple):
-    """A cell that rich may shorten: in the middle, as names differ at their ends."""
+    """Cell that rich may shorten, in the middle, because names differ at their ends."""
 
     text: str
 
     def __rich_measure__(self, *_: object) -> Measurement:
         from rich.measure import Measurement  # noqa: PLC0415 - pipes need none of it
 
-        whole = text_width(self.text)
-        return Measurement(min(whole, LEAST_NAME), whole)
+        width = text_width(self.text)
+        return Measurement(min(width, LEAST_NAME), width)
 
     def __rich_console__(self, _: object, options: ConsoleOptions) -> Iterator[Text]:
         from rich.text import Text  # noqa: PLC0415 - pipes need none of it
@@ -243,7 +244,7 @@ class _Name(NamedTuple):
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in so many columns of a terminal: what is too much goes from its middle."""
+    """Return a text cut in its middle to this width of a terminal."""
     if text_width(text) <= width:
         return text
     if width < 1:
@@ -253,18 +254,18 @@ def shortened(text: str, width: int) -> str:
 
 
 def _beginning(text: str, width: int) -> str:
-    """As much of it as has room."""
+    """Return the longest beginning of a text with at most this width."""
     widths = accumulate(map(_width, text))
     return "".join(character for character, upto in zip(text, widths, strict=True) if upto <= width)
 
 
 def has_colours() -> bool:
-    """Whether standard output shows colours, and its reader wants them."""
+    """Return True if standard output shows colours, and its reader wants them."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def toned(line: str, tone: Tone | None = None) -> str:
-    """A line in a tone; without one it is that of the loss or the note that the line tells of."""
+    """Return a line in a tone, by default that of the loss or note that the line is about."""
     if tone is None and (about := _ENTRY.match(line)) is not None:
         tone = cast("Tone", about[1])
     if tone is None or not has_colours():
@@ -274,12 +275,12 @@ def toned(line: str, tone: Tone | None = None) -> str:
 
 
 def text_width(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+    """Return the number of terminal columns of a text."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
 def printable(text: str) -> str:
-    """A text that moves no cursor, whatever a board names its models."""
+    """Return a text without characters that move a cursor, whatever a board names its models."""
     return text if text.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -298,22 +299,23 @@ def _line(cells: Sequence[str], widths: Sequence[int], to_right: Sequence[bool])
 
 
 NEEDS_QUOTES = re.compile(r'[,"]')
-# In a document of JSON these stand only within texts. In UTF-8: DEL and C1, marks and separators that turn text around.
+# UTF-8 of characters that steer a terminal: DEL and C1, and marks that change the direction of text. In JSON they occur
+# only within texts.
 _STEERING = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 
 
 def json_text(document: Any) -> bytes:
-    """Return a document as JSON in UTF-8, in which nothing steers a terminal."""
+    """Return a document as JSON in UTF-8, with the characters that steer a terminal escaped."""
     return _STEERING.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), msgspec.json.encode(document))
 
 
 def sheet_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], sheet_format: str) -> Iterator[bytes]:
-    r"""A table as UTF-8: CSV with lines that end in `\n`, or a JSON array of objects, keys in the columns' order."""
+    """Yield a table as UTF-8: CSV with line feeds, or a JSON array of objects with keys in the columns' order."""
     return SHEETS[sheet_format](columns, rows)
 
 
 def as_object(columns: Sequence[Column], row: Sequence[Cell]) -> dict[str, Cell]:
-    """A row by its columns' titles; numbers stay numbers, rounded; what is not known is `N/A`."""
+    """Return a row by its columns' titles: numbers stay numbers, rounded; unknown values are `N/A`."""
     return {column.title: _json_cell(column, value) for column, value in zip(columns, row, strict=True)}
 
 
@@ -358,5 +360,5 @@ def _json_pieces(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> I
     yield b"\n]\n" if before == b",\n" else b"[]\n"
 
 
-# By the name of the format, which is a file's ending as well.
+# Writer of each format; the name of the format is the suffix of its files, too.
 SHEETS = {"csv": _csv_pieces, "json": _json_pieces}
