@@ -1,4 +1,7 @@
-"""A program's run on a board: held, started, followed over lost links, stopped; there by keeper.sh and follower.sh."""
+"""Run of a program on a board: held, started, followed over lost links, and stopped.
+
+On the board, keeper.sh and follower.sh do the work.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +36,17 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 T = TypeVar("T")
-# One device, one profiling task (manual, constraints of use): one lock for root's runs, in the first of these
-# directories that can be written, and one for each other user's, in /tmp.
+# A device runs one profiling task (manual, constraints of use). Runs of root share a lock in the first of these
+# directories that can be written; runs of each other user share one in /tmp.
 LOCK, LOCKS = "profagent-collect.lock", "/var/run /dev"
 _PACKAGE = "profagent.collect"
-# Of each stream of the program's output so much is kept at most, beside the piece that grows.
+# Reads by the keeper that make one piece of a stream of the program's output.
 PIECE_READS = 1024
-# The follower's exit status, and the keeper's of an acl.json that cannot be written.
-GONE, NOT_KEPT = 7, 9
-# What the keeper says is read until it is ready, and not to the pipe's end, which some shells keep open. Where the link
-# is gone nobody reads on.
+# Exit statuses of the follower: the run or its keeper is gone, or the next output was dropped already.
+GONE, OUTPUT_DROPPED = 7, 9
+# The keeper's output is read until it is ready, and not to the end of the pipe, which some shells keep open. If the
+# link
+# is lost, nobody reads the rest.
 _MINDER = """safely={safely}
 eval "$safely"
 with=
@@ -64,7 +68,7 @@ while read -r word <&5; do true >alive; done
 
 @asynccontextmanager
 async def patient_ssh(target: str, asker: Asker, tell: Callable[[str], None]) -> AsyncIterator[PatientSsh]:
-    """A way to one board, which stands at first. Raises UsageError, UnreachableError, RefusedError."""
+    """Connect to a board, for a context. Raises UsageError, UnreachableError, RefusedError."""
     async with AsyncExitStack() as stack:
         remote = await stack.enter_async_context(connect(target, asker))
         yield PatientSsh(target, asker, tell, stack, remote)
@@ -72,19 +76,20 @@ async def patient_ssh(target: str, asker: Asker, tell: Callable[[str], None]) ->
 
 @dataclass(slots=True)
 class PatientSsh:
-    """A way to one board that is made again when it was lost; `remote` is the connection that was made last."""
+    """Connection to a board that is made again when it is lost; `remote` is the latest one."""
 
     target: str
     asker: Asker
     tell: Callable[[str], None]
     stack: AsyncExitStack
     remote: Remote
+    # Two tasks that lose the connection at the same time must not both replace it.
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def persist(self, action: Callable[[Remote], Awaitable[T]]) -> T:
-        """Do something that may be done again, on another connection when one is lost, for as long as that takes.
+        """Run a repeatable action until it succeeds, on a new connection whenever one is lost, however long that takes.
 
-        Raises RefusedError, and what the action raises but UnreachableError.
+        Raises RefusedError, and everything that the action raises except UnreachableError.
         """
         backoff = Backoff()
         lost: Remote | None = None
@@ -92,7 +97,7 @@ class PatientSsh:
             remote = self.remote
             try:
                 if remote is lost:
-                    remote = await self._another(remote)
+                    remote = await self._replacement(remote)
                 return await action(remote)
             except RefusedError:
                 raise
@@ -100,8 +105,8 @@ class PatientSsh:
                 lost = remote
                 await backoff.pause(str(error), self.tell)
 
-    async def _another(self, lost: Remote) -> Remote:
-        """A connection in place of one that was lost, which may have been made for somebody else already."""
+    async def _replacement(self, lost: Remote) -> Remote:
+        """Return a connection in place of a lost one, which another task may have replaced already."""
         async with self.making:
             if self.remote is lost:
                 await self.stack.aclose()
@@ -111,37 +116,39 @@ class PatientSsh:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a program ended: its exit status, 128 + n for a signal. `why` it was not started, or was ended, if known.
+    """End of a program: its exit status, 128 + n for a signal, and `why` it was not started or was ended, if known.
 
-    LOST in `why`: the board was restarted, or the keeper killed, and how it ended is not known.
+    LOST in `why`: the board was restarted, or the keeper killed, and the program's end is unknown.
     """
 
     status: int
     why: str
     complaint: str
-    """The last of what it wrote to stderr."""
+    """Last part of the program's output to stderr."""
 
 
 class BoardRun:
-    """One run. `show` is given what the program writes, and whether to stderr."""
+    """One run. `show` is called with the program's output, and True if that went to stderr."""
 
     def __init__(self, ssh: PatientSsh, place: Place, show: Callable[[bytes, bool], None]) -> None:
         self._ssh = ssh
         self._place = place
         self._run = shlex.quote(place.run)
         self._show = show
+        # Bytes of stdout and stderr that were shown: a new follower continues behind them.
         self._shown = [0, 0]
+        # Last bytes of stderr, for the explanation of a failure.
         self._complaint = b""
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Have the board to itself. What is not started when the context, or the link, ends never is.
+        """Hold the board for a context. A program that is not started when the context or the link ends never is.
 
-        Raises ProfagentError for a board that is held by another, UnreachableError.
+        Raises ProfagentError for a board that is held by another run, UnreachableError.
         """
         remote = self._ssh.remote
         async with remote.attended(keeper(self._place)) as program:
-            await _take(program, remote.host, self._ssh.tell)
+            await _wait_until_ready(program, remote.host, self._ssh.tell)
             yield
 
     async def start(
@@ -157,33 +164,34 @@ class BoardRun:
         if text is not None:
             await remote.put(text.encode("utf-8", "surrogateescape"), f"{run}/acl.json")
         await remote.put((acl_json if text is not None else "").encode(), f"{run}/acl")
+        # The keeper waits for this file, so it comes last.
         await remote.put(b"", f"{run}/go")
 
     async def followed(self) -> RunEnd:
-        """Show what it writes until it has ended, over links that are lost. Raises ProfagentError, RefusedError."""
+        """Show the program's output until its end, over lost links. Raises ProfagentError, RefusedError."""
         return await self._ssh.persist(self._follow)
 
     async def stop(self) -> None:
-        """Have it ended: asked first, made to after a grace. Raises ProfagentError, RefusedError."""
-        await self._leave_word("[ -e go ] || true >leave; true >stop")
+        """End the program: a signal first, and force after a grace. Raises ProfagentError, RefusedError."""
+        await self._run_if_held("[ -e go ] || true >leave; true >stop")
 
     async def leave(self, end: RunEnd) -> None:
-        """Have the board forget the run; where its keeper is gone, another one puts right what that left."""
+        """Remove the run from the board; if its keeper is gone, another keeper cleans up."""
         if end.why == LOST:
             with suppress(ProfagentError):
                 async with self.held():
                     pass
             return
-        await self._leave_word("true >leave")
+        await self._run_if_held("true >leave")
 
-    async def _leave_word(self, command: str) -> None:
-        """Run a command in the run's directory, where that is still there."""
+    async def _run_if_held(self, command: str) -> None:
+        """Run a command in the run's directory, if that still exists."""
         script = safely(f"[ -d {self._run} ] || exit 0; into {self._run}; {command}")
         await self._ssh.persist(lambda remote: remote.run(script))
 
     async def _follow(self, remote: Remote) -> RunEnd:
-        while (status := await self._shown_by(remote)) == NOT_KEPT:
-            await self._pass_over(remote)
+        while (status := await self._run_follower(remote)) == OUTPUT_DROPPED:
+            await self._skip_dropped_output(remote)
         complaint = self._complaint.decode("utf-8", "replace")
         if status == GONE:
             return RunEnd(1, LOST, complaint)
@@ -196,8 +204,8 @@ class BoardRun:
         lines = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
         return RunEnd(int(lines[0]), lines[1] if len(lines) > 1 else "", complaint)
 
-    async def _pass_over(self, remote: Remote) -> None:
-        """Go on with what is kept, and say how much is not."""
+    async def _skip_dropped_output(self, remote: Remote) -> None:
+        """Continue with the oldest output that is kept, and show how much was dropped."""
         least = "for each in $stream.*.*; do echo ${each##*.}; done | sort -n | head -n 1"
         kept = await remote.must(f"cd {self._run} && for stream in stdout stderr; do {least}; done")
         for stream, offset in enumerate(map(int, kept.text.split())):
@@ -205,25 +213,25 @@ class BoardRun:
                 missing, self._shown[stream] = offset - self._shown[stream], offset
                 self._show(f"[{missing} bytes of output came too fast, and are not kept]\n".encode(), True)
 
-    async def _shown_by(self, remote: Remote) -> int:
-        """The exit status of a follower that shows what there is."""
+    async def _run_follower(self, remote: Remote) -> int:
+        """Show the output through a follower, and return its exit status."""
         arguments = ("follower.sh", LOCK, self._place.run, *map(str, self._shown))
         text = safely(shell_text(_PACKAGE, "follower.sh"))
         async with remote.attended(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}") as program:
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._pass_on(program, remote.host, is_stderr=False))
-                    group.create_task(self._pass_on(program, remote.host, is_stderr=True))
+                    group.create_task(self._show_stream(program, remote.host, is_stderr=False))
+                    group.create_task(self._show_stream(program, remote.host, is_stderr=True))
                 return await program.wait()
             except (asyncio.CancelledError, BaseExceptionGroup) as error:
                 failed = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
-                # Whoever leaves has no time to wait for the program's end; the keeper has.
+                # A cancelled caller cannot wait for the end of the program, so the keeper is told to stop it.
                 if not isinstance(failed, UnreachableError):
                     with suppress(OSError):
                         program.stdin.write(b"stop\n")
                 raise failed from None
 
-    async def _pass_on(self, program: Program, host: str, *, is_stderr: bool) -> None:
+    async def _show_stream(self, program: Program, host: str, *, is_stderr: bool) -> None:
         pipe = program.stderr if is_stderr else program.stdout
         while True:
             with connected(host):
@@ -237,18 +245,19 @@ class BoardRun:
 
 
 def keeper(place: Place) -> str:
-    """Starts the keeper and minds it: it prints `ready`, or `held PID WHO` and fails.
+    """Return a command that starts the keeper and watches it: it prints `ready`, or `held PID WHO` and fails.
 
-    A line of standard input tells it that somebody prepares the run; the end of them, however early, has it leave.
+    Each line on its standard input means that the run is still being prepared. At the end of the input, a keeper
+    without a started program leaves.
     """
     limits = (HOST_SILENCE_S, ABANDONED_S, GRACE_S, KEPT_OUTPUT_BYTES, PIECE_READS)
     arguments = ("keeper.sh", LOCK, LOCKS, place.own, _who(), *map(str, limits))
-    # Its text comes once: Dropbear takes 9,000 letters.
+    # The text of the helpers is sent once, because Dropbear accepts commands of at most 9,000 bytes.
     script = f'sh -c "$safely"{shlex.quote(shell_text(_PACKAGE, "keeper.sh"))} {shlex.join(arguments)}'
     return _MINDER.format(safely=shlex.quote(safely("")), keeper=script, run=shlex.quote(place.run))
 
 
-async def _take(program: Program, host: str, tell: Callable[[str], None]) -> None:
+async def _wait_until_ready(program: Program, host: str, tell: Callable[[str], None]) -> None:
     said = b""
     while line := await program.read_line():
         if line == b"ready\n":

@@ -1,4 +1,4 @@
-"""`profagent collect`."""
+"""The command `profagent collect`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _HINT = "write [ssh_config] and, a line each, ip = …, username = …, pwd = �
 
 
 def read_ini(text: str, file: str) -> tuple[str, str]:
-    """Where to log in, as Target.parse takes it, and the password or nothing. Raises UsageError."""
+    """Return the login, as Target.parse reads it, and the password, which may be empty. Raises UsageError."""
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(text.removeprefix("\ufeff"), file)
     except configparser.Error as error:
-        # Its own words may quote a line, and a line may be the password's.
+        # The parser's message may quote a line, which may be the one with the password.
         raise UsageError(f"{file} is no ini file: {type(error).__name__}", hint=_HINT) from None
     if not parser.has_section(_SECTION):
         raise UsageError(f"{file} has no section [{_SECTION}]", hint=_HINT)
@@ -56,12 +56,12 @@ def read_ini(text: str, file: str) -> tuple[str, str]:
 
 OPEN_MODE = 0o077
 # The manual's constraints of use: paths of profiling have letters, digits and underscores.
-_ODD = re.compile(r"[^A-Za-z0-9_]+")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_]+")
 
 
 def plain_name(text: str) -> str:
-    """A directory's name as the manual allows it."""
-    return _ODD.sub("_", text).strip("_") or "project"
+    """Return the name of a directory in the characters that the manual allows."""
+    return _NOT_PLAIN.sub("_", text).strip("_") or "project"
 
 
 @click.command("collect")
@@ -130,7 +130,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     folder = project or (None if absolute else Path())
     if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
         raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
-    wanted = CollectOptions(
+    collect_options = CollectOptions(
         board=name,
         target=target,
         asker=asker,
@@ -147,13 +147,13 @@ def command(  # noqa: PLR0913 - one parameter an option
     )
     show = partial(_show, as_json)
     with progress("upload", BYTES) as shown:
-        done = run_until_stopped(lambda stop: Collecting(wanted, show, tell, shown, stop).collect())
+        done = run_until_stopped(lambda stop: Collecting(collect_options, show, tell, shown, stop).collect())
     _report(done, as_json=as_json)
     return done.exit_code
 
 
 def login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
-    """What links call the board, what SSH does, and who answers."""
+    """Return the board's name for links, the target of SSH, and who answers its questions. Raises UsageError."""
     if (config is None) == (board is None):
         raise UsageError(
             "name the board with either --board or --config", hint="--board USER@HOST, or --config ssh.ini"
@@ -184,7 +184,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _show(is_document: bool, piece: bytes, is_stderr: bool) -> None:
-    """The program's output, as it comes; stdout is the document's with --json."""
+    # With --json, stdout belongs to the document.
     stream = sys.stderr if is_stderr or is_document else sys.stdout
     stream.buffer.write(piece)
     stream.flush()

@@ -1,4 +1,4 @@
-"""`collect`: bring a project to a board, run its program there with profiling, and record what it makes."""
+"""The work of `collect`: upload a project to a board, run its program there with profiling, and record its JOBs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from profagent.boards.tunnel import OverSsh, reached
 from profagent.cli.running import interrupted_by
 from profagent.collect.board_run import BoardRun, patient_ssh
 from profagent.collect.explain import LOST, Cause, causes, failure
-from profagent.collect.look import aftermath, jobs_in, placed, prepared, written_after
+from profagent.collect.look import aftermath, find_place, jobs_in, prepare, written_after
 from profagent.collect.project import project_labels, upload_project
 from profagent.errors import ProfagentError, UnreachableError
 from profagent.export.summary import export_summary
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from profagent.aclconfig.edit import ProfilerSettings
     from profagent.collect.board_run import PatientSsh, RunEnd
-    from profagent.collect.look import Place, Prepared
+    from profagent.collect.look import Place, PreparedRun
     from profagent.link.boards_file import BoardEntry
     from profagent.link.messages import Profiling
     from profagent.ssh.connection import Asker
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """What to run, on which board, and where what it makes goes.
+    """Options of a collect: the program, the board, and the destinations of JOBs.
 
-    `board` is what links and people call it, `target` what `ssh` does. Without a project nothing is uploaded. `config`
-    is the vendor's file, with a password: it is not.
+    `board` is the name for links and people, `target` that for SSH. Without a project nothing is uploaded. `config`
+    is the vendor's file with a password, which is never uploaded.
     """
 
     board: str
@@ -76,26 +76,26 @@ class CollectOptions:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What came of it. `summary` is the session's, None where nothing was to be recorded."""
+    """Result of a collect. `summary` is the session's, None if nothing was to be recorded."""
 
     status: int
     jobs: tuple[Path, ...]
     causes: tuple[Cause, ...]
     summary: dict[str, Any] | None
     is_lost: bool = False
-    """Whether nobody knows how the program ended; its status is 1 then."""
+    """True if the end of the program is unknown; its status is 1 then."""
 
     @property
     def exit_code(self) -> int:
-        """The program's; where that is 0: what `record` would say."""
+        """Exit status of the program; if that is 0, the exit code of the recording."""
         if self.status or self.summary is None:
             return self.status
         return int(self.summary["exit_code"])
 
 
 @dataclass(frozen=True, slots=True)
-class _Recording:
-    """A capture of what the program makes, which goes on beside it."""
+class _CollectRecording:
+    """Recording of the JOBs that the program makes, which runs beside it."""
 
     made: MadeJobs
     captured: asyncio.Task[dict[str, Any]]
@@ -104,7 +104,7 @@ class _Recording:
 
 @dataclass(frozen=True, slots=True)
 class Collecting:
-    """One run. `show` is given the program's output. At `stop` the program is ended, and what it made fetched."""
+    """One run. `show` is called with the program's output. `stop` ends the program, and its JOBs are fetched."""
 
     options: CollectOptions
     show: Callable[[bytes, bool], None]
@@ -113,29 +113,33 @@ class Collecting:
     stop: asyncio.Event
 
     async def collect(self) -> Collected:
-        """Run and record. UsageError, FormatError, ProfagentError, UnreachableError, RefusedError, StoreError."""
+        """Run the program and record its JOBs.
+
+        Raises UsageError, FormatError, ProfagentError, UnreachableError, RefusedError, StoreError.
+        """
         options = self.options
         if options.profiler.records:
-            # Not only when there is something to write.
+            # An output that cannot be written must fail before the run, and not after it.
             await asyncio.to_thread(make_directory, options.output)
         async with AsyncExitStack() as stack:
             async with interrupted_by(self.stop, "the program was started"):
                 ssh = await stack.enter_async_context(patient_ssh(options.target, options.asker, self.tell))
-                place = await placed(ssh.remote, options.remote_dir, options.main)
+                place = await find_place(ssh.remote, options.remote_dir, options.main)
                 run = BoardRun(ssh, place, self.show)
                 async with run.held():
                     await self._upload(ssh.remote, place.directory)
-                    asked = replace(options.profiler, output=place.output)
-                    ready = await prepared(ssh.remote, place, options.acl_json, asked, self.tell)
+                    profiler = replace(options.profiler, output=place.output)
+                    ready = await prepare(ssh.remote, place, options.acl_json, profiler, self.tell)
                     recording = None
-                    if asked.records:
-                        recording = await stack.enter_async_context(self._recorded(ssh, ready))
+                    # The recording must see the directory before the program can make a JOB in it.
+                    if profiler.records:
+                        recording = await stack.enter_async_context(self._recording(ssh, ready))
                         recording.made.begin()
                     await run.start(options.arguments, options.environment, ready.acl_json, ready.text)
             end = await self._followed(run, recording)
             if not end.why:
                 self.tell(f"{place.main} has ended with {end.status}")
-            done = await self._kept(ssh, ready, end, recording)
+            done = await self._finish(ssh, ready, end, recording)
             await run.leave(end)
         return done
 
@@ -151,11 +155,11 @@ class Collecting:
         )
 
     @asynccontextmanager
-    async def _recorded(self, ssh: PatientSsh, ready: Prepared) -> AsyncIterator[_Recording]:
-        """What the program makes is recorded for as long as the context, or until it is told to end."""
+    async def _recording(self, ssh: PatientSsh, ready: PreparedRun) -> AsyncIterator[_CollectRecording]:
+        """Record the JOBs of the program during the context, or until `ending` is set."""
         options = self.options
         found = await project_labels(options.project, options.main, ready.main.digest)
-        async with self._served(ssh, ready.place) as access:
+        async with self._access(ssh, ready.place) as access:
             made, ending = MadeJobs(ready.place.output, ready.before, ready.profiling), asyncio.Event()
             wanted = RecordOptions(
                 (options.board,),
@@ -173,20 +177,21 @@ class Collecting:
                 await asyncio.wait([captured, linking], return_when=asyncio.FIRST_COMPLETED)
                 if captured.done():
                     await captured
-                yield _Recording(made, captured, ending)
+                yield _CollectRecording(made, captured, ending)
             finally:
                 linking.cancel()
                 captured.cancel()
                 await asyncio.wait([captured, linking])
-                # What ended it was raised, or something worse was.
+                # Its error was raised above, or another one is on its way: asyncio must not warn that nobody asked for
+                # it.
                 if not captured.cancelled():
                     captured.exception()
 
     @asynccontextmanager
-    async def _served(self, ssh: PatientSsh, place: Place) -> AsyncIterator[Access]:
-        """How to reach the installed daemon, where it serves the directory, else a temporary one.
+    async def _access(self, ssh: PatientSsh, place: Place) -> AsyncIterator[Access]:
+        """Give access to the installed daemon if it serves the directory, else to a temporary one.
 
-        With `releases` it is one that deletes what this host has.
+        With `releases`, the daemon must delete the files that this host has.
         """
         board = self.options.board
         async with AsyncExitStack() as stack:
@@ -199,7 +204,10 @@ class Collecting:
             yield access
 
     async def _installed(self, stack: AsyncExitStack, ssh: PatientSsh, place: Place) -> Access | None:
-        """Directly to a board that has an address, else through a tunnel; None where none serves as it is needed."""
+        """Return access to the installed daemon, or None if none serves as needed.
+
+        A board with an address is reached directly, others through a tunnel.
+        """
         name, entry = self.options.board, self.options.entry
         address = full_address("127.0.0.1" if entry is None else entry.address)
         try:
@@ -215,13 +223,13 @@ class Collecting:
         except UnreachableError as error:
             self.tell(f"the daemon that runs there is not used: {error}")
             return None
-        kept = board.retention
-        deletes = kept is not None and kept.policy == "delivered" and own_consumer() in kept.retain_for
+        retention = board.retention
+        deletes = retention is not None and retention.policy == "delivered" and own_consumer() in retention.retain_for
         is_below = any(f"{place.output}/".startswith(f"{root.rstrip('/')}/") for root in board.roots)
         return access if is_below and (deletes or not self.options.releases) else None
 
-    async def _followed(self, run: BoardRun, recording: _Recording | None) -> RunEnd:
-        """Wait until the program has ended; end it when that is asked for, or when nothing records it any more."""
+    async def _followed(self, run: BoardRun, recording: _CollectRecording | None) -> RunEnd:
+        """Wait for the end of the program; end it at `stop`, or when its recording has ended."""
         following = asyncio.create_task(run.followed())
         stopping = asyncio.create_task(self.stop.wait())
         try:
@@ -236,46 +244,49 @@ class Collecting:
                 task.cancel()
             await asyncio.wait([following, stopping])
 
-    async def _has_come(self, ssh: PatientSsh, ready: Prepared, made: MadeJobs) -> bool:
-        """Wait until what the program made has come; whether it has."""
+    async def _has_arrived(self, ssh: PatientSsh, ready: PreparedRun, made: MadeJobs) -> bool:
+        """Wait until the JOBs of the program have arrived, and return True if they have."""
 
         async def names(command: str) -> list[str]:
-            """Of JOBs whose paths a command prints, but for those that stood there before."""
+            """Return the names of the JOBs whose paths a command prints, without those from before the run."""
             ran = await ssh.persist(lambda remote: remote.run(command))
             found = [posixpath.basename(path) for path in ran.text.splitlines() if path not in ready.before]
             return [name for name in found if is_job_name(name)]
 
+        # A stop that ended the program must not cut the waiting for its JOBs short as well.
         hurried = asyncio.Event() if self.stop.is_set() else self.stop
         own = await names(jobs_in(ready.place.output))
         return await made.settled(own, hurried, self.tell, lambda: names(written_after(ready.place)))
 
-    async def _kept(self, ssh: PatientSsh, ready: Prepared, end: RunEnd, recording: _Recording | None) -> Collected:
-        """Bring JOBs to where they were asked for, release those on the board, and say what is odd."""
+    async def _finish(
+        self, ssh: PatientSsh, ready: PreparedRun, end: RunEnd, recording: _CollectRecording | None
+    ) -> Collected:
+        """Deliver the JOBs, release those on the board, and return the result with likely causes of what is missing."""
         summary, jobs, files, growing = None, [], {}, []
         if recording is not None:
-            is_whole = await self._has_come(ssh, ready, recording.made)
+            is_whole = await self._has_arrived(ssh, ready, recording.made)
             recording.ending.set()
             summary = await recording.captured
             growing, names = sorted(recording.made.growing), list(summary["jobs"])
             mirror = Path(summary["mirror"])
             jobs = [await asyncio.to_thread(_deliver, mirror / name, self.options.output) for name in names]
-            # Before exports add to them.
-            files = {job.name: await asyncio.to_thread(_job_files, job) for job in jobs}
+            # The sizes are taken before the exports add files.
+            files = {job.name: await asyncio.to_thread(_file_sizes, job) for job in jobs}
             if self.options.exports:
                 for job in jobs:
                     await _export_job(job, self.options.maps, ready.profiling, summary["sdk_version"])
-            # Of several, one may be another program's.
+            # If there are several JOBs, one may belong to another program: none is deleted.
             if self.options.releases and is_whole and summary["complete"] and len(names) == 1:
                 command = f"cd {shlex.quote(ready.place.output)} && rm -rf {shlex.quote(names[0])}"
                 await ssh.persist(lambda remote: remote.run(command))
         after = await ssh.persist(lambda remote: aftermath(remote, ready, end, files, growing))
         failed = failure(after)
-        odd = (*([failed] if failed else []), *causes(after))
-        return Collected(end.status, tuple(jobs), odd, summary, is_lost=end.why == LOST)
+        explanations = (*([failed] if failed else []), *causes(after))
+        return Collected(end.status, tuple(jobs), explanations, summary, is_lost=end.why == LOST)
 
 
 def _deliver(mirror: Path, output: Path) -> Path:
-    """Copy a JOB below `output`, whole or not at all; one of that name gives way to it. Raises ProfagentError."""
+    """Copy a JOB below `output`, completely or not at all; it replaces a JOB of that name. Raises ProfagentError."""
     target, part = output / mirror.name, output / f".{mirror.name}.part"
     make_directory(output)
     try:
@@ -293,13 +304,13 @@ def _deliver(mirror: Path, output: Path) -> Path:
 
 
 async def _export_job(job: Path, maps: CounterMaps, profiling: Profiling, sdk: str) -> None:
-    """What the vendor's `--all` makes in a JOB directory: its database, timelines and summaries. StoreError."""
+    """Write what the vendor's `--all` makes in a JOB directory: database, timelines, summaries. Raises StoreError."""
     imported = await import_job(job, maps, profiling=profiling, sdk=sdk)
     await export_timeline(imported.database, own_folder(job, "timeline"), job=job.name)
     await export_summary(imported.database, own_folder(job, "summary"), job=job.name)
     await asyncio.to_thread(write_log, job, [f"collect: {imported.files} files in {imported.elapsed_s:.1f} s"])
 
 
-def _job_files(job: Path) -> Mapping[str, int]:
-    """Sizes by path inside the JOB."""
+def _file_sizes(job: Path) -> Mapping[str, int]:
+    """Return the size of each file in the JOB by its path."""
     return {path.relative_to(job).as_posix(): path.lstat().st_size for path in job.rglob("*") if not path.is_dir()}

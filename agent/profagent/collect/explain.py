@@ -1,4 +1,4 @@
-"""What came of a run, or did not come: the likely cause, and what to do."""
+"""Explanation of a run that failed or recorded less than expected: the likely cause, and the remedy."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from profagent.aclconfig.edit import ProfilerSettings
-    from profagent.collect.look import Main, Place
+    from profagent.collect.look import MainProgram, Place
 
-# Why a run is over, where the board tells: its host was away for too long, or nobody knows.
+# Reasons for the end of a run: its host was away for too long, or the reason is unknown.
 ABANDONED, LOST = "abandoned", "lost"
 SIGNALLED = 128
 LEAST_FREE_KIB = 1024
-# Of what shells and loaders say of a program that they cannot run.
+# Remedies by words in the messages of shells and loaders about a program that they cannot run.
 _REMEDIES = {
     "exec format error": "build it, and what it starts, with the board's toolchain",
     "permission denied": "chmod +x it in the project; on the board: mount (a file system may be noexec)",
@@ -34,7 +34,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A likely cause, and what to do."""
+    """Likely cause, and a remedy."""
 
     text: str
     remedy: str
@@ -45,36 +45,36 @@ _DISK_FULL = Cause("the board's disk is full", "make room there (`df`), or let -
 
 @dataclass(frozen=True, slots=True)
 class Aftermath:
-    """What there is when a program has ended. `jobs`: sizes by path, of each JOB that has come."""
+    """State of the board after the program has ended. `jobs` has sizes by path for each JOB that has arrived."""
 
     place: Place
     acl_json: str
     asked: ProfilerSettings
-    main: Main
+    main: MainProgram
     status: int
     why: str
     complaint: str
     jobs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     growing: tuple[str, ...] = ()
-    """Those of them that were written to when the program was gone."""
+    """JOBs that were written to after the end of the program."""
     elsewhere: tuple[str, ...] = ()
     has_npu: bool = True
     users: tuple[str, ...] = ()
-    """Who else has the NPU open."""
+    """Processes that have the NPU open."""
     free_kib: int = LEAST_FREE_KIB
 
     @property
     def is_full(self) -> bool:
-        """Whether the board's disk is."""
+        """True if the board's disk is full."""
         return self.free_kib < LEAST_FREE_KIB
 
 
 def failure(after: Aftermath) -> Cause | None:
-    """Why a program did not end well, as far as its status and its last words tell; None for status 0."""
+    """Return why a program failed, as far as its status and its last output tell; None for status 0."""
     if after.status == 0:
         return None
     if after.why:
-        return _kept_from(after)
+        return _cause_of_end(after)
     if "no space left on device" in after.complaint.lower() or after.is_full:
         return _DISK_FULL
     name, number = after.place.main, after.status - SIGNALLED
@@ -90,7 +90,7 @@ def failure(after: Aftermath) -> Cause | None:
 
 
 def causes(after: Aftermath) -> Iterator[Cause]:
-    """Why less was recorded than was asked for."""
+    """Yield likely causes why less was recorded than expected."""
     was_started = after.why in ("", ABANDONED, LOST)
     if not after.asked.records or not was_started:
         return
@@ -104,7 +104,7 @@ def causes(after: Aftermath) -> Iterator[Cause]:
         yield from _without_job(after)
 
 
-def _kept_from(after: Aftermath) -> Cause:
+def _cause_of_end(after: Aftermath) -> Cause:
     if after.why == LOST:
         return Cause(
             f"nobody knows how {after.place.main} ended: the board was restarted, or the keeper of the run was killed",
@@ -136,14 +136,14 @@ def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Ca
 
 
 def _is_unfinished(files: Mapping[str, int]) -> bool:
-    """Whether calls were recorded, and the record that an unload leaves is missing."""
+    """Return True if calls were recorded, and the record that an unload leaves is missing."""
     names = {path: name for path in files if (name := parse_log_name(path)) is not None}
     calls = [path for path, name in names.items() if name.kind is LogKind.ACL_API and not name.is_done]
     return any(files[path] and f"{path}.done" not in files for path in calls)
 
 
 def _several(after: Aftermath) -> Iterator[Cause]:
-    """JOBs of which it cannot be told whether the program made them, and programs that profile at a time."""
+    """Yield causes for JOBs that may belong to other programs, and for programs that profile at the same time."""
     if len(after.jobs) > 1:
         yield Cause(
             f"{', '.join(after.jobs)} were made in {after.place.output} while the program ran: which of them are its"
@@ -178,7 +178,7 @@ def _without_job(after: Aftermath) -> Iterator[Cause]:
 
 
 def _of_acl_json(after: Aftermath) -> Cause:
-    """What the program's file tells of how it finds its acl.json."""
+    """Return the cause that the program's file suggests: how it finds its acl.json."""
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
     if after.main.has_own_profiling:

@@ -1,4 +1,4 @@
-"""Where things of a run stand on a board, and what is there before the program runs and after."""
+"""Paths of a run on a board, and the state of the board before and after the program."""
 
 from __future__ import annotations
 
@@ -25,57 +25,61 @@ if TYPE_CHECKING:
     from profagent.collect.board_run import RunEnd
     from profagent.ssh.remote import Remote
 
-"""A program is looked at up to here."""
+# Path of a JSON file in a program's strings.
 _ACL_JSON = re.compile(rb"[\x21-\x7e]{0,200}\.json(?![\x21-\x7e])")
 
 
 class Place:
-    """A program and its surroundings; `directory` is the project's, as the board's kernel calls it."""
+    """Paths of a program and its run; `directory` is the project's, as the board's kernel resolves it."""
 
     def __init__(self, directory: str, main: str) -> None:
-        """`main` is relative to the directory, or absolute. Raises UsageError."""
+        """Derive all paths; `main` is relative to the directory, or absolute. Raises UsageError."""
         self.directory = directory
         self.main = posixpath.normpath(posixpath.join(directory, main))
         if not main.startswith("/") and not self.main.startswith(f"{directory}/"):
             raise UsageError(f"-m {main} leads out of the project", hint="name it relative to --project, or absolutely")
-        # Where the program is started, where JOBs are made, what is ours there, and the files of the run that goes on.
+        # Directories in which the program starts, JOBs appear, profagent has its files, and the current run has its
+        # files.
         self.main_directory = posixpath.dirname(self.main)
         self.output, self.own, self.run = f"{directory}/profiling", f"{directory}/{OWN}", f"{directory}/{OWN}/run"
 
     @property
     def acl_candidates(self) -> tuple[str, ...]:
-        """Where programs of the SDK have their acl.json."""
+        """Paths at which programs of the SDK have their acl.json."""
         above = posixpath.dirname(self.main_directory)
         folders = (self.main_directory, above, self.directory)
         return tuple(dict.fromkeys(f"{each}/{name}" for each in folders for name in ("acl.json", "src/acl.json")))
 
     def acl_json(self, given: str) -> str:
-        """The file that is named relative to the project, or absolutely."""
+        """Return the path of a file that is named relative to the project, or absolutely."""
         return posixpath.normpath(posixpath.join(self.directory, given))
 
 
 @dataclass(frozen=True, slots=True)
-class Main:
-    """What stands in a program's file: svp_acl_prof_init, names of JSON files; SHA-256 of one that was read whole."""
+class MainProgram:
+    """Findings in a program's file: svp_acl_prof_init, names of JSON files, and its SHA-256 if it was read whole."""
 
     has_own_profiling: bool
     acl_paths: tuple[str, ...]
     digest: str = ""
 
 
-def read_main(data: bytes) -> Main:
-    """By its first LARGEST_PROGRAM_BYTES."""
+def read_main(data: bytes) -> MainProgram:
+    """Return the findings in a program's first LARGEST_PROGRAM_BYTES."""
     paths = dict.fromkeys(found.decode("ascii") for found in _ACL_JSON.findall(data))
     digest = hashlib.sha256(data).hexdigest() if len(data) < LARGEST_PROGRAM_BYTES else ""
-    return Main(b"svp_acl_prof_init\0" in data, tuple(paths), digest)
+    return MainProgram(b"svp_acl_prof_init\0" in data, tuple(paths), digest)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A program that can be started: its acl.json, what that is to say, and the JOBs (paths) that stood before."""
+class PreparedRun:
+    """Program that can be started: its acl.json with the text for the run, and the paths of JOBs from before.
+
+    `asked` are the settings of the profiler.
+    """
 
     place: Place
-    main: Main
+    main: MainProgram
     asked: ProfilerSettings
     acl_json: str
     text: str
@@ -83,22 +87,22 @@ class Prepared:
 
     @property
     def profiling(self) -> Profiling:
-        """The same as a daemon tells it that finds the file."""
+        """Profiling settings in the form in which a daemon that finds the file reports them."""
         return Profiling(self.acl_json, str(self.asked.interval))
 
 
-async def placed(remote: Remote, directory: str, main: str) -> Place:
-    """Where things are, in a directory that is made. Raises UsageError, ProfagentError."""
+async def find_place(remote: Remote, directory: str, main: str) -> Place:
+    """Return the paths of a run in a directory, which is created. Raises UsageError, ProfagentError."""
     home = directory.startswith("~/")
     name = f'"$HOME"/{shlex.quote(directory[2:])}' if home else shlex.quote(directory)
     ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P")
     return Place(ran.text.splitlines()[-1], main)
 
 
-async def prepared(
+async def prepare(
     remote: Remote, place: Place, acl_json: str | None, asked: ProfilerSettings, tell: Callable[[str], None]
-) -> Prepared:
-    """Look at the program, its acl.json and the directory for JOBs, which is made. UsageError, ProfagentError."""
+) -> PreparedRun:
+    """Inspect the program and its acl.json, and create the directory for JOBs. Raises UsageError, ProfagentError."""
     main = await _main(remote, place)
     path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
     data = await AclJsonFile(path, path, remote).read()
@@ -106,7 +110,7 @@ async def prepared(
     for remark in _remarks(place, asked, path, data):
         tell(remark)
     output = shlex.quote(place.output)
-    # As the manual's umask has it.
+    # The umask is the one in the manual.
     ran = await remote.run(f"(umask 027; mkdir -p {output}) && [ -w {output} ]")
     if ran.status != 0:
         raise ProfagentError(
@@ -114,7 +118,7 @@ async def prepared(
             hint="log in as a user who may write there, or name another --remote-dir",
         )
     before = frozenset((await remote.must(jobs_in(place.output, place.main_directory))).text.splitlines())
-    return Prepared(place, main, asked, path, text, before)
+    return PreparedRun(place, main, asked, path, text, before)
 
 
 async def _found_acl_json(remote: Remote, place: Place) -> str:
@@ -139,7 +143,7 @@ def _remarks(place: Place, asked: ProfilerSettings, path: str, data: bytes | Non
     return remarks
 
 
-async def _main(remote: Remote, place: Place) -> Main:
+async def _main(remote: Remote, place: Place) -> MainProgram:
     name = shlex.quote(place.main)
     head = f"dd if={name} bs=1024 count={LARGEST_PROGRAM_BYTES // 1024} 2>/dev/null"
     ran = await remote.run(f"[ -f {name} ] || exit 3; [ -x {name} ] || exit 4; {head}")
@@ -154,13 +158,13 @@ async def _main(remote: Remote, place: Place) -> Main:
 
 
 def jobs_in(*directories: str) -> str:
-    """Prints the paths of the JOBs in these directories."""
+    """Return a command that prints the paths of the JOBs in these directories."""
     paths = " ".join(f"{shlex.quote(directory)}/JOB*" for directory in directories)
     return f'for each in {paths}; do [ ! -d "$each" ] || echo "$each"; done'
 
 
 def written_after(place: Place) -> str:
-    """Prints the paths of the JOBs in which a file was written when the program was gone."""
+    """Return a command that prints the paths of JOBs in which a file was written after the end of the program."""
     since = shlex.quote(f"{place.run}/status")
     return f"""for each in {shlex.quote(place.output)}/JOB*; do
     [ -z "$(find "$each" -type f -newer {since} 2>/dev/null | head -n 1)" ] || echo "$each"
@@ -168,9 +172,12 @@ done"""
 
 
 async def aftermath(
-    remote: Remote, ready: Prepared, end: RunEnd, jobs: Mapping[str, Mapping[str, int]], growing: Collection[str]
+    remote: Remote, ready: PreparedRun, end: RunEnd, jobs: Mapping[str, Mapping[str, int]], growing: Collection[str]
 ) -> Aftermath:
-    """What there is on the board after the program; `jobs` is what has come, some still grow. UnreachableError."""
+    """Return the state of the board after the program; `jobs` have arrived, `growing` are still written.
+
+    Raises UnreachableError.
+    """
     place = ready.place
     script = f"""[ ! -e /dev/svp_npu ] || echo npu=yes
 {jobs_in(place.main_directory, place.output)} | sed 's/^/job=/'
@@ -180,8 +187,8 @@ for each in /proc/[0-9]*/fd; do
     */dev/svp_npu*) echo "user=$(cat "${{each%/fd}}/comm" 2>/dev/null) ${{each%/fd}}" ;;
     esac
 done"""
-    said = [line.partition("=")[::2] for line in (await remote.run(script)).text.splitlines()]
-    free = [value for key, value in said if key == "free_kib"]
+    lines = [line.partition("=")[::2] for line in (await remote.run(script)).text.splitlines()]
+    free = [value for key, value in lines if key == "free_kib"]
     return Aftermath(
         place,
         ready.acl_json,
@@ -192,8 +199,8 @@ done"""
         end.complaint,
         jobs,
         growing=tuple(growing),
-        elsewhere=tuple(value for key, value in said if key == "job" and value not in ready.before),
-        has_npu=("npu", "yes") in said,
-        users=tuple(value for key, value in said if key == "user"),
+        elsewhere=tuple(value for key, value in lines if key == "job" and value not in ready.before),
+        has_npu=("npu", "yes") in lines,
+        users=tuple(value for key, value in lines if key == "user"),
         free_kib=int(free[0]) if free else LEAST_FREE_KIB,
     )

@@ -1,4 +1,4 @@
-"""Bringing a project to a board: only what is not there already, by content."""
+"""Upload of a project to a board: only files whose content the board does not have."""
 
 from __future__ import annotations
 
@@ -26,30 +26,33 @@ if TYPE_CHECKING:
 
     from profagent.ssh.remote import Remote
 
-# What is ours in a project's directory on a board; and below it the names that were put there.
+# Profagent's own folder in a project's directory on a board, and the list of uploaded names in it.
 OWN = ".profagent"
 MANIFEST = f"{OWN}/files"
-# What no program needs that was built elsewhere.
+# Folders that no program needs at run time.
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", OWN})
 _KINDS = {"f": "file", "x": "file", "d": "directory", "l": "link"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectEntry:
-    """`kind`: file, directory or link. `content` is a file's SHA-256, empty if not known, and where a link leads."""
+    """Entry of a project: a file, directory or link.
+
+    `content` is a file's SHA-256, empty if it is unknown, or the target of a link.
+    """
 
     kind: str
     content: str = ""
     is_executable: bool = False
 
 
-# By the name below the project's directory.
+# Entries by their name below the project's directory.
 Tree = dict[str, ProjectEntry]
 
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """What was done: names."""
+    """Names that an upload sent and removed, and the size of what was sent."""
 
     sent: tuple[str, ...]
     removed: tuple[str, ...]
@@ -64,21 +67,21 @@ async def upload_project(
     left_out: Collection[Path] = (),
     on_progress: Callable[[int, int], None] = lambda _sent, _total: None,
 ) -> Uploaded:
-    """Make a directory of the board hold what the project holds; `on_progress` is told bytes sent, and of how many.
+    """Upload a project to a directory of the board; `on_progress` is called with the bytes sent, and their total.
 
-    Removed there is only what an earlier upload put there. Raises UsageError, ProfagentError, UnreachableError; what
-    was sent by then stays, and is known as ours.
+    Only files of an earlier upload are removed. After an error, the files that were sent remain, and are known as
+    uploaded. Raises UsageError, ProfagentError, UnreachableError.
     """
     where = shlex.quote(directory)
     manifest = await remote.must(f"cd {where} 2>/dev/null && [ -f {MANIFEST} ] && cat {MANIFEST}; :")
     put = [name for name in manifest.text.splitlines() if is_plain_name(name)]
     wanted = await asyncio.to_thread(project_tree, project, left_out)
-    found = await _found(remote, where, [*dict.fromkeys((*wanted, *put))])
+    found = await _board_entries(remote, where, [*dict.fromkeys((*wanted, *put))])
     send, remove = difference(wanted, found, put)
     stats = [(project / name).lstat() for name in send]
     size = sum(each.st_size for each in stats if stat.S_ISREG(each.st_mode))
     if send or remove or set(put) != set(wanted):
-        # Names first: a link that drops must leave nothing that is not known as ours.
+        # Names are recorded first: a lost link must not leave a file that is not known as uploaded.
         await _remember(remote, directory, dict.fromkeys((*put, *wanted)))
         await remote.must(
             f'cd {where} && while IFS= read -r name; do if [ -d "./$name" ] && [ ! -L "./$name" ]; then'
@@ -95,24 +98,27 @@ async def upload_project(
 def difference(
     wanted: Mapping[str, ProjectEntry], found: Mapping[str, ProjectEntry], put: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names to send and to remove, in order. `put` are those of an earlier upload: nothing else is ever removed."""
-    # A file whose digest the board cannot tell is sent.
+    """Return the names to send and to remove, in order.
+
+    `put` are names of an earlier upload; others are never removed.
+    """
+    # A board without sha256sum gives no digests, so every file is sent.
     send = tuple(name for name, entry in wanted.items() if found.get(name) != entry)
     gone = [name for name in put if name in found and (name not in wanted or wanted[name].kind != found[name].kind)]
-    # What is in a directory goes before it.
+    # Reverse order removes the entries of a directory before the directory.
     return send, tuple(sorted(gone, reverse=True))
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether a name can stand in a line of its own, and stays below the project's directory."""
+    """Return True if a name has no line end or backslash, and stays below the project's directory."""
     parts = name.split("/")
     return name.isprintable() and "\\" not in name and not any(part in ("", ".", "..") for part in parts)
 
 
 def project_tree(project: Path, left_out: Collection[Path] = ()) -> Tree:
-    """The files, directories and links below a directory, in order.
+    """Return the files, directories and links below a directory, in order.
 
-    Left out are repositories of versions, JOBs, and what is named. Raises UsageError.
+    Repositories of version control, JOBs, and `left_out` are excluded. Raises UsageError.
     """
     if not project.is_dir():
         raise UsageError(f"{project} is no directory", hint="name the directory that holds the program with --project")
@@ -127,8 +133,8 @@ def project_tree(project: Path, left_out: Collection[Path] = ()) -> Tree:
 def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Path]]:
     for folder, directories, files in os.walk(project):
         here = Path(folder)
-        kept = [name for name in directories if name not in LEFT_OUT and not is_job_name(name)]
-        directories[:] = sorted(name for name in kept if (here / name).resolve() not in left_out)
+        searched = [name for name in directories if name not in LEFT_OUT and not is_job_name(name)]
+        directories[:] = sorted(name for name in searched if (here / name).resolve() not in left_out)
         for base in sorted((*directories, *(name for name in files if (here / name).resolve() not in left_out))):
             name = (here / base).relative_to(project).as_posix()
             if not is_plain_name(name):
@@ -137,7 +143,7 @@ def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Pat
 
 
 def _entry(path: Path) -> ProjectEntry | None:
-    """None for what is neither file, directory nor link."""
+    """Return the entry of a path, or None for anything but a file, directory or link."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return ProjectEntry("link", str(path.readlink()))
@@ -149,10 +155,10 @@ def _entry(path: Path) -> ProjectEntry | None:
         return ProjectEntry("file", hashlib.file_digest(file, "sha256").hexdigest(), bool(mode & 0o111))
 
 
-async def _found(remote: Remote, where: str, names: list[str]) -> Tree:
-    """What is on the board under these names; digests where it has `sha256sum`.
+async def _board_entries(remote: Remote, where: str, names: list[str]) -> Tree:
+    """Return the entries on the board under these names, with digests if it has `sha256sum`.
 
-    Raises ProfagentError for a link of another user, through which something would be written.
+    Raises ProfagentError for a link of another user, through which the upload would write elsewhere.
     """
     listing = f"""cd {where} 2>/dev/null || exit 0
 me=$(me)
@@ -192,7 +198,7 @@ done"""
 
 
 def _pack(project: Path, names: Iterable[str], file: IO[bytes]) -> None:
-    """An uncompressed tar of some of it. Raises UsageError for a file that changes meanwhile."""
+    """Write an uncompressed tar of these names. Raises UsageError for a file that changes meanwhile."""
     with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
         try:
             for name in names:
@@ -218,9 +224,9 @@ _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 async def project_labels(project: Path | None, main: str, digest: str = "") -> dict[str, str]:
-    """`git` (with `-dirty` where files differ), `main` and `model.NAME` (of SHA-256), as far as they are found.
+    """Return the labels `git` (with `-dirty` for changes), `main` and `model.NAME` (of SHA-256), as far as known.
 
-    `digest` is the program's, where it was read on the board.
+    `digest` is the program's, if it was read on the board.
     """
     seen = {"main": digest[:_LABEL_DIGITS]} if digest else {}
     if project is None:
@@ -243,7 +249,7 @@ def _digests(project: Path, main: str) -> dict[str, str]:
 
 
 def _revision(project: Path) -> str:
-    """Empty without git, or where the project is in no repository."""
+    """Return the project's revision; empty without git, or outside of a repository."""
     command = ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=GIT_S, check=False)  # noqa: S603 - the user's git

@@ -17,7 +17,7 @@ from profagent.aclconfig.edit import DEFAULTS, ProfilerSettings, edited_acl_json
 from profagent.collect.cli import login, plain_name, read_ini
 from profagent.collect.collecting import Collected
 from profagent.collect.explain import Aftermath, causes, failure
-from profagent.collect.look import Main, Place, read_main
+from profagent.collect.look import MainProgram, Place, read_main
 from profagent.collect.project import ProjectEntry, difference, is_plain_name, project_labels
 from profagent.doctor.acl_json import acl_json_section
 from profagent.errors import UsageError
@@ -123,7 +123,7 @@ def test_without_an_output_nothing_is_written() -> None:
 # What came of a run, or did not, is told with its likely cause and what to do
 
 JOB = "JOB" + "A" * 29
-ALL = Main(has_own_profiling=False, acl_paths=("../acl.json",))
+ALL = MainProgram(has_own_profiling=False, acl_paths=("../acl.json",))
 AFTER = Aftermath(
     Place("/app", "out/main"), "/app/acl.json", replace(DEFAULTS, interval=1), ALL, status=0, why="", complaint=""
 )
@@ -207,7 +207,7 @@ def test_of_several_jobs_it_is_not_guessed_which_is_the_programs() -> None:
         (ALL, "did not come as far as svp_acl_init"),
     ],
 )
-def test_why_there_is_no_job(main: Main, wanted: str) -> None:
+def test_why_there_is_no_job(main: MainProgram, wanted: str) -> None:
     assert wanted in told(replace(AFTER, main=main))
 
 
@@ -319,8 +319,8 @@ def test_names_have_what_the_manual_allows(text: str, name: str) -> None:
 def test_calls_and_paths_stand_in_the_file() -> None:
     data = b"\x7fELF\0svp_acl_prof_init\0x\0svp_acl_prof_init_late\0../src/acl.json\0 other.json \0acl.jsonx\0"
     main = read_main(data)
-    assert main == Main(True, ("../src/acl.json", "other.json"), hashlib.sha256(data).hexdigest())
-    assert read_main(b"#!/bin/sh\n".ljust(LARGEST_PROGRAM_BYTES)) == Main(False, ())
+    assert main == MainProgram(True, ("../src/acl.json", "other.json"), hashlib.sha256(data).hexdigest())
+    assert read_main(b"#!/bin/sh\n".ljust(LARGEST_PROGRAM_BYTES)) == MainProgram(False, ())
 
 
 # What a script is told of a collect
