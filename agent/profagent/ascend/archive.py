@@ -180,6 +180,7 @@ class _StrictMember(tarfile.TarInfo):
 
 def _inside(archive: Path, folder: Path, name: str) -> Path:
     parts = PurePosixPath(name.replace("\\", "/"))
+    # A hostile name must not reach any file outside of the folder, also on a system with drives.
     if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in name or ":" in parts.parts[0]:
         raise ResultError(archive, 0, f"the name {name!r} leads out of the folder", hint="unpack it by hand and look")
     file = folder.joinpath(*parts.parts)

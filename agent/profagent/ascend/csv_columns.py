@@ -123,7 +123,7 @@ class CsvRows:
                 return
             self.offset, self.lines = len(first), 1
             piece, is_over = b"", False
-            # Without a line end in this many bytes, the rest is no regular CSV.
+            # Lines so long that a block of them exceeds this size are left to the other reader.
             while not is_over and len(piece) < LONGEST_CELL_BYTES:
                 read = data.read(CSV_COLUMNS_BYTES)
                 is_over = not read

@@ -85,7 +85,7 @@ class Draft:
         numbers = Numbers.of(self._connection)
         self._logs, self._ledger = LogRows(self._connection, ONE, numbers), LedgerRows(self._connection, ONE, ONE)
         self._records = RecordRows(self._connection, ONE, ONE, numbers)
-        # Files by their number, and the device of each file.
+        # Files by their number.
         self._files: dict[int, LogRow] = {}
         # Models and layers get their numbers at their first kernel.
         self._models = DraftModels(self._model_number)
@@ -94,6 +94,7 @@ class Draft:
         self._inferences: dict[tuple[int, int | str, int | str], DraftInference] = {}
         # Segments by their number, which starts at 1.
         self._segments: list[DraftSegment] = []
+        # Device of each file: that of its folder, or else the source's.
         self._devices: dict[int, str] = {}
         # Number of a segment by file, and by device, stream, model and step: files do not share segments.
         self._segment_number: dict[tuple[int, tuple[str, ...]], int] = {}

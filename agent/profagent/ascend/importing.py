@@ -108,6 +108,7 @@ async def import_results(
     """
     new = []
     for each in found:
+        # The digest identifies the source in later imports, wherever it lies then.
         source = each._replace(content=await to_the_end(content_of, each))
         session = None if source.raw else await _session_with(store, source.content)
         if session is None:

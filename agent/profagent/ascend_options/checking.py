@@ -32,6 +32,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
     """
     keys = all_rules().keys_of(family)
     if MORE in facts:
+        # An unseen option may replace any default, so no default is known.
         keys = {name: msgspec.structs.replace(key, default=Expression("…")) for name, key in keys.items()}
     # Spelling of each key in the document, which the corrected text keeps.
     spelled: dict[str, str] = {}
@@ -41,6 +42,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
         key = key_of(keys, name)
         if key is None:
             findings.append(_unknown(family, keys, name))
+            # A misspelled key counts as the one that was meant, unless that is there, too.
             meant = nearest(name, list(keys))
             key = keys[meant] if meant and meant not in given else None
         else:
@@ -54,7 +56,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
         findings.append(_wrong(family, key, value, problem.text, problem.instead))
         if problem.instead is not None:
             options[key.name] = problem.instead
-    # Rules see the options as they were given: the correction of one rule must not trigger another.
+    # Every rule sees the options before any rule's correction: a correction must not trigger another rule.
     corrected = dict(options)
     for rule in all_rules().rules_of(family):
         if _holds(rule, keys, options, facts):

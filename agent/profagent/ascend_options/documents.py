@@ -63,6 +63,7 @@ def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[
     configs = {name: results for name, text in texts.items() if (results := _tables(name, text))}
     acl_json = {name for name, text in texts.items() if _is_acl_json(text) and name not in configs}
     environments = {name: found for name, text in texts.items() if (found := read_environment(text))}
+    # A script's rules depend on the documents beside it, so these are read first.
     is_enabled = any(_enables(texts[name], device) for name in acl_json)
     facts = {"acl.json"} if is_enabled else {"(acl.json)"} if acl_json else set()
     facts |= {MODE for each in environments.values() if each.values.get(MODE) not in {None, "", "false"}}
@@ -176,8 +177,9 @@ def _environment(name: str, found: Environment) -> Result:
     if any(each.mark is FindingMark.BAD for each in findings):
         findings = list(problems(findings))
     is_computed = any(isinstance(value, Expression) for value in right.values())
-    is_left = is_broken or is_computed or right == found.values
-    corrected = None if is_left else environment_text(right, is_shell=found.is_shell)
+    # A text that a shell computes, or that is broken, has no certain correction.
+    is_uncorrected = is_broken or is_computed or right == found.values
+    corrected = None if is_uncorrected else environment_text(right, is_shell=found.is_shell)
     return Result(Section(f"{name} (environment)", tuple(findings)), corrected)
 
 

@@ -37,6 +37,7 @@ class Environment(NamedTuple):
 
 def read_environment(text: str) -> Environment | None:
     """Return the variables that a text sets, the last value of each; None for Python, or if it sets none."""
+    # Python that sets variables is checked as a script, whose other settings count as well.
     if _PYTHON.search(text):
         return None
     is_shell = _SHELL.search(text) is not None
@@ -73,6 +74,7 @@ def _with_closing_lines(first: str, behind: list[str]) -> str:
 
 def _of_shell(text: str) -> object:
     """Return the value that a shell makes of a text; an Expression if the shell computes it."""
+    # Single quotes keep the shell from computing what is in them.
     if re.search(r"[$`]", re.sub(r"'[^']*'", "", text)):
         return Expression(text.strip())
     try:

@@ -122,6 +122,7 @@ def _completed(family: str, named: Mapping[str, str]) -> tuple[dict[str, object]
     """Return the completed options with remarks about them. Raises UsageError for wrong options."""
     keys = all_rules().keys_of(family)
     found = check_options(family, {name: _value_of(key_of(keys, name), value) for name, value in named.items()})
+    # Wrong options are refused first; the completed ones can only have remarks.
     _remarks(found.findings)
     return found.corrected, _remarks(check_options(family, found.corrected).findings)
 

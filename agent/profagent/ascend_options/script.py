@@ -146,6 +146,7 @@ def _family(name: str, families: Mapping[str, str]) -> str:
 
 def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
     imported = _imported(tree)
+    # Functions and classes of the script itself may have the names of profilers.
     own = {
         each.name for each in ast.walk(tree) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     }
@@ -197,6 +198,7 @@ def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 def _second_start(tree: ast.Module, name: str, made: ast.Call) -> str:
     """Return the fact that a self-starting Profiler is started, or that start() comes twice in a block; else empty."""
     switch = [each.value for each in made.keywords if each.arg in {"start_profile", None}]
+    # A Profiler starts by itself unless it is made with start_profile=False, or with a value that only a run can tell.
     starts = not switch or (isinstance(switch[0], ast.Constant) and switch[0].value is True)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _changes(node, name)]
     behind = [node for node in calls if node.lineno > made.lineno]
@@ -284,6 +286,7 @@ def _facts(node: ast.AST) -> Iterator[str]:
         name = _dotted(node.func)
         if name in ACL_CALLS:
             yield name
+        # Without a file, acl.init switches no profiling on.
         if name == "acl.init" and node.args and not _is_off(node.args[0]):
             yield name
         for each in node.keywords:

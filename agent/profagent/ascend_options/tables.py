@@ -41,6 +41,7 @@ def tables(value: object, path: tuple[str, ...] = (), family: str = "") -> Itera
             yield from tables(each, (*path, str(place)))
     if not isinstance(value, dict):
         return
+    # Below a known table, the key decides the family; elsewhere the names in the table do.
     family = family or _family(value)
     if family:
         yield OptionTable(path, family, {name: each for name, each in value.items() if each is not None})

@@ -300,6 +300,7 @@ def command(
         click.echo(json_text({**document, "counters": learnt.findings}))
     else:
         _print_calibration(learnt)
+    # The table of counters is printed before the error, because it says what would settle each.
     if not any(finding.fit for finding in learnt.findings):
         raise ProfagentError("no counter was found", hint="the last column says what would settle each")
     if output is not None:

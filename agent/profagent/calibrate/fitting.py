@@ -105,6 +105,7 @@ def fits_of(evidence: Evidence, least_share: float) -> list[Fit]:
     """Return every number, scale and denominator that gives at least this share of the values, the best first."""
     if not len(evidence.values):
         return []
+    # Few rows rule out nearly all of the candidates, and the survivors are tried with all rows.
     screen = evidence.chosen(_spread_rows(evidence.values))
     # The screen is a sample of rows, so it demands a smaller share than all rows together must have.
     enough = len(screen.values) * (2 * least_share - 1)

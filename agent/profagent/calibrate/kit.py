@@ -94,6 +94,7 @@ class Anonymizer:
     """
 
     def __init__(self) -> None:
+        # Aliases of models and of layers; one object for a whole kit keeps them the same throughout.
         self._models = Aliases("M")
         self._layers = Aliases("L")
 
@@ -150,6 +151,8 @@ class Anonymizer:
             ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
             key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
         )
+        # Zeros are the default: only bytes that are known to be harmless are copied.
+        # Zeros are the default: only bytes that are known to be harmless are copied.
         changed = bytearray(len(data))
         # The bytes before the first item are the rest of a length, which is harmless, or of a text, which is not.
         if start <= _LENGTH_BYTES:
@@ -218,6 +221,7 @@ class Kit:
                 member = tarfile.TarInfo(f"evidence/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
+        # gzip would write the time of compression.
         return gzip.compress(written.getvalue(), mtime=0)
 
     def lines(self) -> Iterator[str]:
@@ -275,6 +279,7 @@ def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
     names = {path: parse_log_name(path) for path in sorted(sizes)}
     groups = [[path] for path, name in names.items() if path == SIMULATED_MARKER or (name and name.kind in _OF_MODELS)]
     chosen: set[str] = set()
+    # Files of models come first: without them the records of an inference mean little.
     room = LARGEST_KIT_BYTES
     for paths in (*groups, *_inferences(names, wanted)):
         size = sum(sizes[path] for path in paths)

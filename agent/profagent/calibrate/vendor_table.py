@@ -178,6 +178,7 @@ def _unit(ratios: Sequence[Sequence[str]], shares: Sequence[str], file: str) -> 
     """
     known = [cells for cells in ratios if any(_number(cell) is not None for cell in cells)]
     largest = max((float(np.nanmax(_rounded(cells).values, initial=0.0)) for cells in known), default=0.0)
+    # A fraction of a layer's time is at most 1, up to errors of measurement.
     if largest > LARGEST_FRACTION or any("%" in cell for cells in known for cell in cells):
         return PERCENT
     if 0 < len(known) < len(MAPPED_RATIOS) and float(np.nansum(_rounded(shares).values)) > LARGEST_FRACTION:

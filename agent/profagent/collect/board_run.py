@@ -220,6 +220,7 @@ class BoardRun:
         async with remote.attended(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}") as program:
             try:
                 async with asyncio.TaskGroup() as group:
+                    # Both streams are read at once: a full pipe of one would stop the other.
                     group.create_task(self._show_stream(program, remote.host, is_stderr=False))
                     group.create_task(self._show_stream(program, remote.host, is_stderr=True))
                 return await program.wait()

@@ -139,6 +139,7 @@ class Collecting:
             end = await self._followed(run, recording)
             if not end.why:
                 self.tell(f"{place.main} has ended with {end.status}")
+            # The run's files stay on the board until the result is complete: they tell when the program ended.
             done = await self._finish(ssh, ready, end, recording)
             await run.leave(end)
         return done

@@ -91,6 +91,7 @@ def failure(after: Aftermath) -> Cause | None:
 
 def causes(after: Aftermath) -> Iterator[Cause]:
     """Yield likely causes why less was recorded than expected."""
+    # Any other reason is why the program was not started at all.
     was_started = after.why in ("", ABANDONED, LOST)
     if not after.asked.records or not was_started:
         return

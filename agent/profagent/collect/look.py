@@ -93,6 +93,7 @@ class PreparedRun:
 
 async def find_place(remote: Remote, directory: str, main: str) -> Place:
     """Return the paths of a run in a directory, which is created. Raises UsageError, ProfagentError."""
+    # The board's shell knows the home directory; the rest of the name is quoted.
     home = directory.startswith("~/")
     name = f'"$HOME"/{shlex.quote(directory[2:])}' if home else shlex.quote(directory)
     ran = await remote.must(f"mkdir -p {name} && cd {name} && pwd -P")
@@ -117,6 +118,7 @@ async def prepare(
             f"cannot use {place.output} on {remote.host}: {ran.complaint}",
             hint="log in as a user who may write there, or name another --remote-dir",
         )
+    # JOBs from before the run are told from its own by this list.
     before = frozenset((await remote.must(jobs_in(place.output, place.main_directory))).text.splitlines())
     return PreparedRun(place, main, asked, path, text, before)
 

@@ -74,6 +74,7 @@ async def upload_project(
     """
     where = shlex.quote(directory)
     manifest = await remote.must(f"cd {where} 2>/dev/null && [ -f {MANIFEST} ] && cat {MANIFEST}; :")
+    # The list on the board may have been changed by others: a name that leads elsewhere is never removed.
     put = [name for name in manifest.text.splitlines() if is_plain_name(name)]
     wanted = await asyncio.to_thread(project_tree, project, left_out)
     found = await _board_entries(remote, where, [*dict.fromkeys((*wanted, *put))])
@@ -111,6 +112,7 @@ def difference(
 
 def is_plain_name(name: str) -> bool:
     """Return True if a name has no line end or backslash, and stays below the project's directory."""
+    # Names travel as lines to shells of the board, where a line end or backslash would split or change them.
     parts = name.split("/")
     return name.isprintable() and "\\" not in name and not any(part in ("", ".", "..") for part in parts)
 

@@ -70,6 +70,7 @@ def command() -> None:
 @functools.cache
 def command_of(name: str, format_: Format) -> click.Command:
     """Return the command that writes a format."""
+    # A command is made when it is first asked for: `profagent --help` needs none of them.
     callback, examples = _MAKERS[format_.scope](format_)
     found = click.command(name, cls=options.SessionCommand)(callback)
     found.params += format_.options
@@ -125,6 +126,7 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         operands = [SessionOperand(target.database, target.session) for target in found]
         if len({*operands}) < len(operands):
             raise UsageError("a session is named twice", hint="name each once")
+        # A trace of several sessions goes to the folder of the first one.
         file = output or results(found[0], format_) / format_.file_name
         merged = await export_trace(operands, file, selection, functools.partial(format_.load(), **more))
         _report_merged(merged, format_, as_json=as_json)
@@ -202,7 +204,7 @@ async def _report_exported(target: Target, exported: Sequence[ExportedJob], choi
         mark = " [simulated]" if job.simulated else ""
         click.echo(f"{job.job}{mark}: {counted(len(job.files), 'file')} in {job.directory}")
     has_inferences = any(job.inference_files for job in exported)
-    # A JOB without inferences is complete in its own way; the exit code tells of inferences that had no final figures.
+    # A JOB without any inference is complete; one whose inferences all lack final figures is not.
     is_left_out = not has_inferences and any(job.not_final for job in exported)
     if choice.inference is not None and not has_inferences:
         tell(f"no inference has the picture count {choice.inference}")

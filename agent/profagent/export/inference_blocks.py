@@ -69,6 +69,7 @@ class InferenceBlocks:
     """
 
     def __init__(self, page: InferencePage, clock: TraceClock, frequency_mhz: int | None) -> None:
+        # Spans of the page's inferences, in the order of their positions.
         self.spans = page.spans
         # This object is sent between processes, so it holds columns and the clock only, no database.
         self._clock = clock
@@ -99,6 +100,8 @@ class InferenceBlocks:
         segment = np.concatenate([_segment_numbers(aicore)[known], _segment_numbers(aicpu)[cpu_known]])
         start = np.concatenate([starts[known], cpu_starts])
         order = np.lexsort((start, segment))
+        # Columns of the placed layers: number of their segment, start and end in ns, kind (twice the layer's index,
+        # plus 1 on the CPU), and ratios (a column for each of MAPPED_RATIOS that the records have).
         self._segment, self._start = segment[order], start[order]
         self._end = np.concatenate([ends[known], cpu_ends])[order]
         layer = np.concatenate([aicore.layer[known], aicpu.layer[cpu_known]])
@@ -174,6 +177,7 @@ class InferenceBlocks:
                 upper.append((labels.of(segment.label), track, segment.start_ns, segment.end_ns))
                 layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, own)
             if span.inference in executed and segments:
+                # The arrow passes through all segments of the inference, and ends at the last one.
                 first = len(upper) - len(segments)
                 flows += [(first + at, "t", span.inference) for at in range(len(segments))]
                 flows[-1] = (len(upper) - 1, "f", span.inference)
@@ -216,6 +220,7 @@ class InferenceBlocks:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         values = None
+        # Without a counter map no layer has ratios, and the block needs no columns for them.
         if not np.isnan(self._ratios).all():
             above = np.full((len(upper), len(MAPPED_RATIOS)), np.nan)
             values = Values(pid, PMU, MAPPED_RATIOS, np.concatenate([above, self._ratios])[order])

@@ -165,5 +165,6 @@ def name_with_model(before: str, model_name: str, after: str) -> str:
     room = LONGEST_STEM_BYTES - len(before.encode()) - len(after.encode())
     if len(name) <= room:
         return f"{before}{name.decode()}{after}"
+    # Two long names that begin alike must not share a file name.
     digest = hashlib.blake2b(name, digest_size=DIGEST_HEX // 2).hexdigest()
     return f"{before}{name[: room - len(digest) - 1].decode(errors='ignore')}~{digest}{after}"

@@ -71,6 +71,7 @@ class JsonTrace:
         self.files: list[Path] = []
         self._file, self._tracks, self._largest = file, tracks, largest_bytes
         self._metadata = metadata
+        # Owner of the open part, which is renamed into place when the stack is closed.
         self._opened = ExitStack()
         # Processes and tracks whose names the open part has already.
         self._named: set[tuple[int, int]] = set()
@@ -98,6 +99,7 @@ class JsonTrace:
         if self._size + len(data) <= self._largest or not (self._named or block.size > 1):
             self._put(self._new_names(block) + data)
         elif block.size > 1:
+            # A block does not fit, but its halves may.
             middle = block.size // 2
             self.write(block.part(0, middle))
             self.write(block.part(middle, block.size))

@@ -162,6 +162,7 @@ def clock_line(samples: Sequence[tuple[int, int, int]]) -> ClockLine | None:
     if not samples:
         return None
     host_us, offset_us, round_trip_us = np.array(samples, np.float64).T
+    # A short round trip leaves little time in which the board may have read its clock.
     best = round_trip_us <= np.median(round_trip_us)
     board_us, offset_us = (host_us + offset_us)[best], offset_us[best]
     at_us, middle = float(board_us.mean()), float(offset_us.mean())

@@ -34,6 +34,7 @@ def write_view(
     names = [name for name in columns_of(connection, view) if name != _PARTITIONED]
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
     batches = view_batches(connection, view, session, names)
+    # A view without rows makes no file; the first batch also gives the schema.
     first = next(batches, None)
     if first is None:
         return 0

@@ -86,6 +86,7 @@ class PerfettoTrace:
     def __init__(self, file: Path, tracks: Tracks, metadata: dict[str, Any]) -> None:
         self.files = [file]
         self._tracks, self._metadata = tracks, metadata
+        # Owner of the file, which is renamed into place when the stack is closed.
         self._opened = ExitStack()
         # Tracks that have a descriptor in the file already.
         self._named: set[int] = set()
@@ -165,6 +166,7 @@ class PerfettoTrace:
             self._sequence(series.pid)
             found = _COUNTERS + len(self._counters)
             self._counters[series] = found
+            # A counter with parts of several names is drawn as a group of tracks.
             is_alone = series.name == "value"
             parent = _PROCESSES + series.pid if is_alone else self._group(series)
             counter = pb.block(8, pb.text(6, series.unit) if series.unit else b"")

@@ -100,6 +100,7 @@ class SessionTrace:
         self.rows = self.rows_done = 0
         """Number of inferences, calls and other rows, known after `plan`, and how many of them were read."""
         self._reader, self._connection = reader, reader.connection
+        # Title of the session, which all its processes carry in their names.
         self._title = title
         self._choice = Choice(last=wanted.last, from_us=wanted.from_us, to_us=wanted.to_us)
         self._from_us = EVER[0] if wanted.from_us is None else wanted.from_us
@@ -135,6 +136,7 @@ class SessionTrace:
         self.unplaced += unplaced
         self._events_views = [view for view in views if view.events is not None]
         self._counters_views = [view for view in views if view.counters is not None]
+        # A connection that had planned another trace still has its temporary tables.
         for table in ("executed", "flow"):
             await self._connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
         await self._connection.execute(_EXECUTED_TABLE)
@@ -226,6 +228,7 @@ class SessionTrace:
             else:
                 starts, ends = (_times_ns(clock, [row[at : at + 2] for row in rows]) for at in (3, 5))
                 lanes = None if rows[0][7] is None else [row[7] for row in rows]
+                # A slice whose end lies before its start is drawn with no length.
                 ends = np.maximum(starts, ends)
                 slices = Slices(*labels, tracks.take_all(*place, starts, ends, lanes), starts, ends)
                 arrows = ((at, row[10].split(",")) for at, row in enumerate(rows) if row[10])
@@ -315,6 +318,7 @@ def _value_of(page: list[Row]) -> _Values:
 def _numbers_of(page: list[Row]) -> _Values:
     found: dict[tuple[str, ...], tuple[list[Row], list[list[float]]]] = {}
     for row in page:
+        # `bool` is a subclass of int, and no number.
         numbers = {key: float(value) for key, value in json.loads(row[5]).items() if type(value) in (int, float)}
         if numbers:
             rows, values = found.setdefault(tuple(numbers), ([], []))

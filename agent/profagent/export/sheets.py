@@ -105,6 +105,7 @@ def fixed(values: NDArray[np.float64], decimals: int) -> list[str]:
         is_split = is_sure & ~is_short & (nearest < TEXTS * tail_unit)
     texts = np.empty(len(values), object)
     texts[is_short] = _short_texts(decimals)[nearest[is_short].astype(np.int64)]
+    # A larger number is the text of its units and the text of its decimals.
     head, tail = np.divmod(nearest[is_split].astype(np.int64), tail_unit)
     texts[is_split] = list(map(operator.add, _short_texts(0)[head].tolist(), _tail_texts(decimals)[tail].tolist()))
     # Python formats the rest: it decides between two texts that are equally near.

@@ -66,6 +66,7 @@ class SpeedscopeFile:
     def __init__(self, file: Path, tracks: Tracks, metadata: dict[str, Any]) -> None:
         self.files = [file]
         self._tracks, self._metadata = tracks, metadata
+        # Owner of the file and of the temporary files of all profiles.
         self._opened = ExitStack()
         # Number of each frame, by its name.
         self._frames: dict[str, int] = {}

@@ -82,6 +82,7 @@ async def mean_tables(connection: Running, scope: Scope, selection: Selection) -
     for group in groups:
         model = _ModelLayers(await layers_of(connection, group.model))
         mean = _MeanInference(model)
+        # Pages come in the order of the groups, so the first page of another group ends this one.
         while page is not None and inferences[page.first].group == group.group:
             mean.add(page, np.array([row.is_known for row in inferences[page.first : page.end]], np.bool_))
             page = await anext(record_pages, None)
@@ -175,6 +176,7 @@ def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | 
     place, tables = records.place, len(total_ticks)
     counts = np.bincount(place, minlength=tables)
     (filled,) = counts.nonzero()
+    # A layer that ran longer has a larger part in the total's ratio.
     weight = _sum(place, records.ticks, tables)
     sums = [
         _sum(place, column * records.ticks, tables) / _nonzero(weight) if is_ratio else _sum(place, column, tables)

@@ -40,6 +40,7 @@ def description_of(folder: Path) -> JobDescription:
 def _entries(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as data:
+            # A larger file is cut, and so is no JSON: it is listed as skipped.
             document = json.loads(data.read(LARGEST_METADATA_BYTES))
         if file.name == _METADATA:
             return {f"metadata.{key}": value for key, value in document.items()}

@@ -76,6 +76,7 @@ class Import:
     def __init__(self, directory: Path, listing: JobListing, recording: Recording, *, is_shared: bool) -> None:
         """Take the listing of the directory. `is_shared` is True if the database may have other JOBs of the board."""
         self.recording, self._listing, self._is_shared = recording, listing, is_shared
+        # A collection is known by the name of its directory, as the board would name it.
         self._job = directory.name
         self._stream = LocalStream(directory, listing)
 
@@ -108,6 +109,7 @@ class Import:
             page = [(reading, [stream.log(path) for path in reading.paths]) for reading in readings]
             found = await self.recording.holdings([log for _, logs in page for log in logs])
             missing = stream.missing(page, {holding.handle: holding for holding in found})
+            # A batch is one transaction: its bytes and parts bound the memory, and what an interruption can undo.
             batches = in_batches(missing, _bytes, LARGEST_BATCH_BYTES, PARTS_PER_BATCH)
             while batch := await asyncio.to_thread(next, batches, None):
                 read = [each for each in batch if isinstance(each, Arrival)]

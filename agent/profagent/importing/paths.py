@@ -55,6 +55,7 @@ async def import_paths(
             shutil.rmtree(leftover, ignore_errors=True)
         with TemporaryDirectory(prefix=_SCRATCH, dir=workspace.root) as scratch:
             walk = Walk(Path(scratch), workspace.root)
+            # The walk reads and unpacks files, which must not block the event loop.
             taken = await asyncio.to_thread(_look_through, walk, paths)
             if not walk.jobs and (maps.named is not None or profiling is not None):
                 raise UsageError(

@@ -131,6 +131,7 @@ class Walk:
     """
 
     def __init__(self, scratch: Path, own: Path) -> None:
+        # Results of the walk, in the order in which sources were found.
         self.jobs: list[Job] = []
         self.results: list[ResultSource] = []
         self.failed: list[FailedSource] = []
@@ -224,6 +225,7 @@ class Walk:
                 self._take(ResultSource(path, (path,)), origin)
             else:
                 self._skip(path, origin, SkipReason.UNREADABLE)
+        # Other files are archives, too (wheels, office documents): only likely names are unpacked unasked.
         elif found.form is Form.ARCHIVE and (is_named or NAMES.search(path.name)):
             self._unpack(path, origin)
         elif found.form in _REASONS:
@@ -268,6 +270,7 @@ class Walk:
                 self._skip(file, origin, SkipReason.RAW)
 
     def _push(self, folders: Iterable[Path], origin: _ArchiveOrigin | None) -> None:
+        # The list of paths is a stack: reversed, it is visited in the order of names.
         entries = sorted({entry for folder in folders for entry in folder.iterdir()} - self._seen, reverse=True)
         self._to_visit += [(entry, origin) for entry in entries]
 

@@ -72,6 +72,7 @@ def keeping_line(sampling: Mapping[str, Any]) -> str | None:
     """Return `kept 30 of 1,000 inferences (every 10)`, or None if none was passed over on purpose."""
     if sampling["keeping"] is None and not sampling["passed_over"]:
         return None
+    # An earlier session may have passed over inferences that this one then did not copy.
     chosen = sampling["keeping"] or "by an earlier session"
     return f"kept {sampling['kept']:,} of {sampling['sampled']:,} inferences ({chosen})"
 

@@ -106,6 +106,7 @@ def sparkline(values: Sequence[float | None]) -> str:
     if not known:
         return " " * len(values)
     least, most = min(known), max(known)
+    # All values may be 0: any span then draws them level.
     span = max(most - least, LEAST_SPAN * abs(most)) or 1.0
     return "".join(" " if value is None else BARS[round((value - least) / span * (len(BARS) - 1))] for value in values)
 
@@ -249,6 +250,7 @@ def shortened(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
+    # One column is for the ellipsis; the beginning gets the odd one of the others.
     end = _beginning(text[::-1], (width - 1) // 2)[::-1]
     return f"{_beginning(text, width - 1 - text_width(end))}…{end}"
 
