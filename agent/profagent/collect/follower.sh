@@ -1,7 +1,8 @@
-# Shows a run's output from two offsets on until its program has ended. Lines on standard input keep it going; a line
-# `stop` has the keeper end the program and leave. POSIX sh with what BusyBox has, after safely.sh.
-# Arguments: NAME RUN STDOUT_OFFSET STDERR_OFFSET.
-# Exit status: 7 where the keeper is gone without a word, 8 when another follows, 9 when what comes next is not kept.
+# Shows the output of a run from two offsets on until its program has ended. Lines on standard input tell the keeper that
+# the host is alive; a line `stop` makes the keeper end the program and leave. POSIX sh with the tools of BusyBox, after
+# safely.sh. Arguments: NAME RUN STDOUT_OFFSET STDERR_OFFSET.
+# Exit status: 7 if the keeper is gone without a result, 8 if another follower has taken over, 9 if the next output was
+# deleted already.
 name=$1
 [ -d "$2" ] || exit 7
 into "$2"

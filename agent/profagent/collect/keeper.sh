@@ -1,8 +1,8 @@
-# Holds a board for a run, changes its acl.json and puts that back, and runs the program. POSIX sh with what BusyBox has,
-# after safely.sh. It is nobody's child: a link that drops ends neither. Output is kept in pieces, files
-# STREAM.NUMBER.OFFSET, of which the oldest go. A redirection of `:` that fails would end the shell, that of `true` does
-# not; what `1<>` writes in place takes no room of a full disk. It stands in the directory of the run, which is its own,
-# whatever becomes of the path.
+# Holds a board for a run, changes the acl.json and restores it, and runs the program. POSIX sh with the tools of
+# BusyBox, after safely.sh. The keeper has no parent that ends it: a lost link ends neither it nor the program. Output is
+# stored in pieces, files STREAM.NUMBER.OFFSET, and the oldest pieces are deleted. `true` is redirected instead of `:`,
+# because a failed redirection of `:` would end the shell. `1<>` writes in place, which works on a full disk. The working
+# directory is that of the run, whatever happens to its path.
 umask 077
 name=$1 locks=$2 own=$3 who=$4 silence=$5 abandoned=$6 grace=$7 most=$8 reads=$9
 before=.before-profagent none=.none-before-profagent
@@ -33,8 +33,8 @@ heard() { # SECONDS
     [ $(($(now_s) - last)) -lt "$1" ]
 }
 
-# Where nobody but root may make a name there is root's lock. Another user has one of his own, for which he cannot be
-# kept from the board; he heeds root's.
+# Root's lock lies where only root can create names. Each other user has a lock of their own, which cannot exclude
+# others from the board; all users respect root's lock.
 lock=
 for each in $locks; do
     [ "$uid" = 0 ] || ! holder "$each/$name" || refuse "$each/$name"
@@ -46,7 +46,7 @@ if ! mkdir "$lock" 2>/dev/null; then
     [ ! -L "$lock" ] && [ "$(owner "$lock")" = "$uid" ] || fail "$lock is not this user's: remove it"
     [ -s "$lock/owner" ] || sleep 1
     ! holder "$lock" || refuse "$lock"
-    # Of several that find it left behind one moves it.
+    # If several keepers find an abandoned lock, only one of them can move it.
     mv "$lock" "$lock.$$" 2>/dev/null && rm -rf "$lock.$$" && mkdir "$lock" 2>/dev/null || refuse "$lock"
 fi
 echo "$$ $who" >"$lock/owner" && chmod 755 "$lock" && chmod 644 "$lock/owner" || { rm -rf "$lock"; exit 1; }
@@ -89,7 +89,7 @@ save() { # STREAM
         done
     done
     true >"$1-saved"
-    # The disk may be full: the program goes on.
+    # The disk may be full: the program continues, and its output is dropped.
     cat >/dev/null
 }
 end() { # SIGNAL
@@ -116,7 +116,7 @@ if [ ! -e code ]; then
     trap 'end TERM; finish; exit 143' TERM INT HUP
     (
         trap - TERM INT HUP EXIT
-        # At least as strict as the manual wants it.
+        # The manual's umask, or a stricter one.
         umask 027
         with=
         command -v setsid >/dev/null && with=setsid
@@ -134,7 +134,7 @@ if [ ! -e code ]; then
         [ -e code ] || end KILL
     done
     finish
-    # What it started may have its output open for longer.
+    # Processes that the program started may hold its output open for longer.
     wait_for stdout-saved 10
     wait_for stderr-saved 10
 fi
