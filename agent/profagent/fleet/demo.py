@@ -29,7 +29,7 @@ from profagent.demo.cli import DemoOptions, simulated_board
 from profagent.errors import UsageError
 from profagent.files import make_private_folder
 from profagent.fleet.cli import Asking, Selected, changes_of, query_of
-from profagent.formats.names import DONE_SUFFIX, LogKind, parse_log_name
+from profagent.formats.names import LogKind, parse_log_name
 from profagent.formats.records import AICORE_DTYPE, API_DTYPE
 from profagent.importing.importing import Import, Origin
 from profagent.ingest.local import list_collection
@@ -217,13 +217,16 @@ def vary(job: Path, factors: NDArray[np.float64], begin_us: int, rng: np.random.
     ends[calls["api"] == EXECUTE] += [more_us[number] for number in sorted(more_us)]
     calls["begin_us"], calls["end_us"] = begins + shift_us, ends + shift_us
     calls.tofile(file)
-    for path in (job / "data").glob(f"*{DONE_SUFFIX}"):
-        path.write_text("".join(_shifted(line, shift_us) for line in path.read_text().splitlines(keepends=True)))
+    for path, name in names.items():
+        if name is not None and name.is_done:
+            longer_us = 0 if name.current_pic_count is None else more_us[name.current_pic_count]
+            moved_us = {"start_time": shift_us, "end_time": shift_us + longer_us}
+            lines = (line.partition(":") for line in path.read_text("ascii").splitlines())
+            path.write_text("".join(f"{key}:{_moved(value, moved_us.get(key))}\n" for key, _, value in lines), "ascii")
 
 
-def _shifted(line: str, shift_us: int) -> str:
-    key, _, value = line.partition(":")
-    return f"{key}:{int(value) + shift_us}\n" if key in ("start_time", "end_time") else line
+def _moved(text: str, by_us: int | None) -> str:
+    return text if by_us is None else str(int(text) + by_us)
 
 
 def shown(engine: str, output: Path | None) -> Iterator[str]:

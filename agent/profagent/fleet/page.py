@@ -74,24 +74,17 @@ def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], li
 
 def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:
     """Lines of the median and the p95 over nights; a night without is left out."""
-    values = {
-        name: {day: row[name] for day, row in nights.items() if row[name] is not None} for name in ("median", "p95")
-    }
-    most = max((max(each.values(), default=0.0) for each in values.values()), default=0.0) or 1.0
-    step = WIDTH / max(1, len(days) - 1)
-    lines = "".join(
-        _line(days, values[name], step, most, tone) for name, tone in (("median", "accent"), ("p95", "medium"))
-    )
-    about = f"{key[0]}: median and p95 from 0 to {most:,.1f} {key[2]}"
-    head = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_text(about)}">'
-    return f"<h3>{_text(about)}</h3>{head}{lines}</svg>"
-
-
-def _line(days: Sequence[str], values: Mapping[str, float], step: float, most: float, tone: str) -> str:
-    points = " ".join(
-        f"{place * step:.1f},{HEIGHT * (1 - values[day] / most):.1f}" for place, day in enumerate(days) if day in values
-    )
-    return f'<polyline points="{points}" style="fill: none; stroke: var(--{tone}); stroke-width: 2"/>'
+    tones = {"median": "accent", "p95": "medium"}
+    known = [row[name] for row in nights.values() for name in tones if row[name] is not None] or [0.0]
+    least, span = min(known), max(known) - min(known) or 1.0
+    step, lines = WIDTH / max(1, len(days) - 1), ""
+    for name, tone in tones.items():
+        values = [(place, nights[day][name]) for place, day in enumerate(days) if day in nights]
+        points = [(place * step, HEIGHT * (1 - (time - least) / span)) for place, time in values if time is not None]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        lines += f'<polyline points="{path}" style="fill: none; stroke: var(--{tone}); stroke-width: 2"/>'
+    about = _text(f"{key[0]}: median and p95, from {least:,.1f} to {max(known):,.1f} {key[2]}")
+    return f'<h3>{about}</h3><svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" role="img" aria-label="{about}">{lines}</svg>'
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
