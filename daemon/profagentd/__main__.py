@@ -1,4 +1,4 @@
-"""`python -m profagentd`, for boards without the command."""
+"""Entry point of `python -m profagentd`, for boards without the command."""
 
 from __future__ import annotations
 

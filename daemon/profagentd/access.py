@@ -1,4 +1,4 @@
-"""Who may do what: the files of TLS, callers' roles, revoked certificates."""
+"""Access control: the files of TLS, the roles of callers, and revoked certificates."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     _Handler = grpc.RpcMethodHandler[Any, Any]
 
 
-# A URI among the alternative names of a host's certificate; a certificate without one is a viewer's.
+# URI among the alternative names of an operator's certificate. A certificate without it is a viewer's.
 OPERATOR_URI = b"profagent:role:operator"
 
 
 class Role(enum.Enum):
-    """What a client may do; the numbers are the wire's."""
+    """Role of a client; the numbers are the wire's."""
 
     VIEWER = 1
     OPERATOR = 2
@@ -44,7 +44,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True)
 class Caller:
-    """A client: its certificate's common name, fingerprint (SHA-256 of the DER, in hex) and role."""
+    """Client of a call: its certificate's common name, fingerprint (SHA-256 of the DER, in hex) and role."""
 
     name: str
     fingerprint: str
@@ -55,20 +55,20 @@ class Caller:
 
 
 def caller_of(context: Any) -> Caller:
-    """Who makes the call of a gRPC context. Without a certificate, where none is demanded, it is an operator."""
-    shown: Mapping[str, Sequence[bytes]] = context.auth_context()
-    certificates = shown.get("x509_pem_cert")
+    """Return the caller of a gRPC context. Where no certificate is demanded, one without is an operator."""
+    auth: Mapping[str, Sequence[bytes]] = context.auth_context()
+    certificates = auth.get("x509_pem_cert")
     if not certificates:
         return Caller("", "", Role.OPERATOR)
-    name = b"".join(shown.get("x509_common_name", ())).decode("utf-8", "backslashreplace")
-    # It is written into the log: nothing in it may look like a line of its own.
+    name = b"".join(auth.get("x509_common_name", ())).decode("utf-8", "backslashreplace")
+    # The name goes into the log, where no part of it may look like a line of its own.
     name = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
-    role = Role.OPERATOR if OPERATOR_URI in shown.get("peer_uri", ()) else Role.VIEWER
+    role = Role.OPERATOR if OPERATOR_URI in auth.get("peer_uri", ()) else Role.VIEWER
     return Caller(name, fingerprint_of(certificates[0]), role)
 
 
 def fingerprint_of(pem: bytes) -> str:
-    """SHA-256 of a certificate's DER, in hex."""
+    """Return the SHA-256 of a certificate's DER, in hex."""
     _, _, after = pem.partition(b"-----BEGIN CERTIFICATE-----")
     body, _, _ = after.partition(b"-----END CERTIFICATE-----")
     return hashlib.sha256(base64.b64decode(body)).hexdigest()
@@ -80,13 +80,17 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 class Revocations:
-    """The file's fingerprints. It is read again when it has changed; one without sense revokes no less than before."""
+    """Fingerprints of the revocation list, which is read again when the file changes.
+
+    A file with a mistake revokes no less than before: a slip of an editor must let nobody in.
+    """
 
     def __init__(self, path: str) -> None:
-        """Read the file. Raises DaemonError when it cannot be read, is empty, or has a line that is none."""
+        """Read the file. Raises DaemonError when it cannot be read, is empty, or has a line that is no fingerprint."""
         self._path = path
-        self._fingerprints: frozenset[str] = frozenset()
-        self._seen = self._state()
+        self._fingerprints: frozenset[str] = frozenset()  # in hex, lower case
+        # The state comes before the read: a write in between is seen as a change at the next call.
+        self._seen = self._file_state()  # file state at the last read
         try:
             self._read()
         except (OSError, ValueError) as error:
@@ -96,8 +100,8 @@ class Revocations:
             ) from error
 
     def has(self, fingerprint: str) -> bool:
-        """Whether a certificate was revoked, by the file as it is now."""
-        state = self._state()
+        """Return True if the certificate is revoked by the file as it is now."""
+        state = self._file_state()
         if state != self._seen:
             self._seen = state
             try:
@@ -118,7 +122,7 @@ class Revocations:
         if wrong:
             raise ValueError(f"{min(wrong)!r} is no SHA-256 fingerprint")
 
-    def _state(self) -> tuple[int, int, int] | None:
+    def _file_state(self) -> tuple[int, int, int] | None:
         try:
             found = os.stat(self._path)
         except OSError:
@@ -130,29 +134,29 @@ def _why(error: OSError | ValueError) -> str:
     return str(error.strerror) if isinstance(error, OSError) else str(error)
 
 
-# How often a stream looks whether its client's certificate has been revoked.
+# Interval at which a stream checks whether its client's certificate has been revoked.
 LOOK_S = 2.0
 
 
 class AccessControl(grpc.aio.ServerInterceptor):
-    """Checks callers; `insecure` when the listener can be reached by others and demands no certificate."""
+    """Check of each call's certificate. `insecure`: the listener is open to others and demands no certificate."""
 
     def __init__(self, revocations: Revocations | None, *, insecure: bool) -> None:
         self.insecure = insecure
         self._revocations = revocations
-        self._warned: set[str] = set()
+        self._warned: set[str] = set()  # connections that the log has warned of; bounded by WARNED_CONNECTIONS
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
-        """The method's handler behind the check; gRPC calls it for every call, of whatever service."""
+        """Return the method's handler behind the check. gRPC calls this for each call of each service."""
         handler = await continuation(handler_call_details)
-        return handler and _behind(self._admit, handler)  # gRPC itself answers for a method that is not known
+        return handler and _behind(self._admit, handler)  # gRPC itself answers calls of unknown methods
 
     def check(self, caller: Caller) -> None:
-        """Raises Refusal when the caller's certificate is revoked."""
+        """Raise Refusal when the caller's certificate is revoked."""
         if self._revocations and self._revocations.has(caller.fingerprint):
             raise Refusal(
                 Fault.UNTRUSTED,
@@ -160,7 +164,7 @@ class AccessControl(grpc.aio.ServerInterceptor):
             )
 
     async def watch_over(self, caller: Caller) -> None:
-        """Raises Refusal as soon as the caller's certificate is revoked; runs until cancelled."""
+        """Raise Refusal as soon as the caller's certificate is revoked. Runs until cancelled."""
         while self._revocations:
             self.check(caller)
             await asyncio.sleep(LOOK_S)
@@ -185,7 +189,7 @@ class AccessControl(grpc.aio.ServerInterceptor):
 
 
 def _behind(admit: Callable[[Any], Awaitable[None]], handler: Any) -> _Handler:
-    """The same method, which runs when the caller was admitted."""
+    """Return a handler of the same kind that runs once `admit` has returned."""
     codecs = (handler.request_deserializer, handler.response_serializer)
     if handler.response_streaming and not handler.request_streaming:
 
@@ -207,9 +211,9 @@ def _behind(admit: Callable[[Any], Awaitable[None]], handler: Any) -> _Handler:
 
 # The files of TLS
 
-# Bits of a key file's mode with which others than its owner could use it.
+# Mode bits of a key file that let others than its owner use it.
 OTHERS = 0o077
-# What OpenSSL calls a key that is of another certificate.
+# OpenSSL's reasons for a key that belongs to another certificate.
 _MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH")
 _HINTS = {
     "tls_cert": "tls_cert is the board.pem of `profagent keys issue board`",
@@ -219,7 +223,10 @@ _HINTS = {
 
 
 def server_credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
-    """Mutual TLS: a client without a certificate of the authority gets no connection. DaemonError; None without TLS."""
+    """Return credentials for mutual TLS, or None without TLS. Raises DaemonError for unreadable files.
+
+    A client without a certificate of the authority gets no connection.
+    """
     if not config.has_tls:
         return None
     contents = []
@@ -234,9 +241,10 @@ def server_credentials(config: DaemonConfig) -> grpc.ServerCredentials | None:
 
 
 def check_tls(config: DaemonConfig) -> None:
-    """Raises DaemonError for files that will not do. A process of its own looks: what OpenSSL takes goes with it.
+    """Raise DaemonError for the first file of TLS that is not usable.
 
-    This one must have no threads yet.
+    A child process checks them, since loading OpenSSL takes 8 MB that go with the child. This process must have no
+    threads yet: a fork copies only the calling one, and locks that others hold stay locked.
     """
     if config.has_tls:
         faults = in_child(lambda: json.dumps([(str(fault), fault.hint) for fault in tls_faults(config, {})]))
@@ -245,7 +253,7 @@ def check_tls(config: DaemonConfig) -> None:
 
 
 def in_child(work: Callable[[], str]) -> str:
-    """What `work` gives, done by a copy of this process. RuntimeError when it fails."""
+    """Return the result of `work`, run in a forked copy of this process. Raises RuntimeError when it fails."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -266,8 +274,8 @@ def in_child(work: Callable[[], str]) -> str:
 
 
 def tls_faults(config: DaemonConfig, places: Mapping[str, str]) -> Iterator[DaemonError]:
-    """What is wrong with the files that the settings name, with the place of each setting."""
-    looks = {"tls_cert": _look_at_certificate, "tls_ca": _look_at_certificate, "tls_key": _look_at_key}
+    """Yield the faults of the files of TLS in the settings, with the place of each setting."""
+    looks = {"tls_cert": _check_certificate, "tls_ca": _check_certificate, "tls_key": _check_key}
     for setting, look in looks.items():
         try:
             if getattr(config, setting):
@@ -281,18 +289,18 @@ def tls_faults(config: DaemonConfig, places: Mapping[str, str]) -> Iterator[Daem
         yield DaemonError(f"{places['tls_revoked']}: {error}" if places else str(error), hint=error.hint)
 
 
-def _look_at_certificate(config: DaemonConfig, setting: str) -> None:
+def _check_certificate(config: DaemonConfig, setting: str) -> None:
     path = getattr(config, setting)
     try:
         _context().load_verify_locations(path)
-    except OSError as error:  # OpenSSL's are such, too
+    except OSError as error:  # ssl.SSLError is one, too
         reason = getattr(error, "reason", None)
         if isinstance(error, (FileNotFoundError, PermissionError)):
             raise _unreadable(path, error) from error
         raise DaemonError(f"{path} holds no certificate: {reason or error}", hint=_HINTS[setting]) from error
 
 
-def _look_at_key(config: DaemonConfig, setting: str) -> None:
+def _check_key(config: DaemonConfig, setting: str) -> None:
     key = config.tls_key
     try:
         mode = os.stat(key).st_mode
@@ -301,9 +309,9 @@ def _look_at_key(config: DaemonConfig, setting: str) -> None:
     if stat.S_IMODE(mode) & OTHERS:
         raise DaemonError(f"{key}: others than its owner may use this key", hint=f"chmod 600 {key}")
     try:
-        _look_at_certificate(config, "tls_cert")
+        _check_certificate(config, "tls_cert")
     except DaemonError:
-        return  # it is told by itself
+        return  # the check of tls_cert reports it
     try:
         _context().load_cert_chain(config.tls_cert, key, password=lambda: _refuse_password(key))
     except OSError as error:

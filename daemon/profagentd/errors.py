@@ -1,4 +1,4 @@
-"""What the daemon reports: to people one line and what to do next, to a client the end of its stream."""
+"""Errors of the daemon: DaemonError for people, with a hint, and Refusal, which ends a client's stream."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import enum
 
 
 class Fault(enum.Enum):
-    """The kinds of refusal; the values are the names of gRPC's status codes."""
+    """Kinds of refusal; the values are the names of gRPC's status codes."""
 
-    INVALID = "INVALID_ARGUMENT"  # against the conversation's rules
-    EXHAUSTED = "RESOURCE_EXHAUSTED"  # over a limit
-    INCOMPATIBLE = "FAILED_PRECONDITION"  # another major version
+    INVALID = "INVALID_ARGUMENT"  # a message breaks the protocol
+    EXHAUSTED = "RESOURCE_EXHAUSTED"  # a limit is reached
+    INCOMPATIBLE = "FAILED_PRECONDITION"  # the client speaks another major version
     DAMAGED = "DATA_LOSS"  # a message was damaged on the way
     AWAY = "UNAVAILABLE"  # a root does not answer
-    SILENT = "DEADLINE_EXCEEDED"  # no sign of life
-    UNTRUSTED = "UNAUTHENTICATED"  # its certificate is revoked
+    SILENT = "DEADLINE_EXCEEDED"  # the client sent nothing for SILENCE_S
+    UNTRUSTED = "UNAUTHENTICATED"  # the client's certificate is revoked
 
 
 class Refusal(Exception):  # noqa: N818 - the client's fault, told to it and not raised to people
-    """Ends a stream; the text goes to the client."""
+    """Refusal of a call or message; it ends the stream, and its text is sent to the client."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
@@ -26,7 +26,7 @@ class Refusal(Exception):  # noqa: N818 - the client's fault, told to it and not
 
 
 class DaemonError(Exception):
-    """Something that a person must put right; `hint` says what to do next."""
+    """Error that a person has to resolve; `hint` says what to do next."""
 
     exit_code = 2
 

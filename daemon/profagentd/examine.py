@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from profagentd.follow.registry import JobRegistry
-    from profagentd.follow.watcher import Watch
+    from profagentd.follow.watcher import LogDiscovery
     from profagentd.loop import DaemonClock
 
     Work = Callable[[], wire.Examination]
@@ -235,7 +235,7 @@ class Examiner:
     def __init__(
         self,
         board: JobRegistry,
-        watch: Watch,
+        watch: LogDiscovery,
         clock: DaemonClock,
         certificates: tuple[str, str] = ("", ""),
         filesystem: Path = Path("/"),

@@ -1,4 +1,4 @@
-"""What the event loop waits for: time, the first of several works, the roots and their threads."""
+"""Clocks, concurrent tasks, and the threads on which the roots' files are read."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ US_PER_S = 1_000_000
 
 
 class DaemonClock(Protocol):
-    """Wall clock, monotonic clock and waiting."""
+    """Wall clock, monotonic clock and sleep."""
 
     def wall_us(self) -> int:
-        """Real-time clock in microseconds since the Unix epoch; it may jump."""
+        """Return microseconds since the Unix epoch; this clock may jump."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; the zero is arbitrary."""
+        """Return seconds that never go back, from an arbitrary zero."""
 
     async def sleep(self, delay_s: float) -> None:
         """Wait for `delay_s` seconds of the monotonic clock."""
@@ -38,11 +38,11 @@ class SystemClock:
     """The clocks of this machine."""
 
     def wall_us(self) -> int:
-        """Microseconds since the Unix epoch."""
+        """Return microseconds since the Unix epoch."""
         return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Seconds of the monotonic clock."""
+        """Return seconds of the monotonic clock."""
         return time.monotonic()
 
     async def sleep(self, delay_s: float) -> None:
@@ -56,23 +56,24 @@ class ClockReading(NamedTuple):
     monotonic: float
     wall_us: int
 
-    def seen(self, changed_wall_us: int) -> float:
-        """Monotonic time of a change that the wall clock dates; a date in the future counts as now."""
+    def monotonic_of(self, changed_wall_us: int) -> float:
+        """Return the monotonic time of a change with this wall-clock date. A date in the future counts as now."""
         return self.monotonic - max(0, self.wall_us - changed_wall_us) / US_PER_S
 
 
-def moment(clock: DaemonClock) -> ClockReading:
-    """Both clocks now."""
+def read_clocks(clock: DaemonClock) -> ClockReading:
+    """Return a reading of both clocks."""
     return ClockReading(clock.monotonic(), clock.wall_us())
 
 
 async def until_first(*works: Coroutine[Any, Any, object]) -> None:
-    """Run all of them until the first returns or fails; then cancel the others and wait for their end.
+    """Run all coroutines until the first returns or fails, then cancel the others and wait for their end.
 
-    What the first one raised is raised again. When the caller is cancelled, all are.
+    The first one's exception is raised again. When the caller is cancelled, all coroutines are.
     """
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
+        # The board's Python may lack TaskGroup, and asyncio.wait leaves its tasks running when it is cancelled.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
@@ -84,11 +85,11 @@ async def until_first(*works: Coroutine[Any, Any, object]) -> None:
 
 
 class Roots:
-    """The directories below which JOBs are looked for: absolute paths without links, as they were named."""
+    """Directories below which JOBs are searched: absolute paths without links, in the order of the settings."""
 
     def __init__(self, roots: Iterable[bytes]) -> None:
         self._roots = list(roots)
-        self._waiting: list[asyncio.Queue[bytes]] = []
+        self._queues: list[asyncio.Queue[bytes]] = []  # one for each running `each`, which takes new roots from it
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._roots)
@@ -97,13 +98,13 @@ class Roots:
         return len(self._roots)
 
     def add(self, root: bytes) -> None:
-        """Works that run for each root begin for this one."""
+        """Add a root; each running `each` begins to work on it."""
         self._roots.append(root)
-        for each in self._waiting:
-            each.put_nowait(root)
+        for queue_of_roots in self._queues:
+            queue_of_roots.put_nowait(root)
 
     async def each(self, work: Callable[[bytes], Coroutine[Any, Any, None]]) -> None:
-        """Do the work for each root that there is or comes, all at once; what the first one raises is raised."""
+        """Run `work` for each root, present or added later, all at once. Raises what the first one raises."""
         roots: asyncio.Queue[bytes] = asyncio.Queue()
         for root in self._roots:
             roots.put_nowait(root)
@@ -112,23 +113,25 @@ class Roots:
             root = await roots.get()
             await until_first(work(root), work_on_next())
 
-        self._waiting.append(roots)
+        self._queues.append(roots)
         try:
             await work_on_next()
         finally:
-            self._waiting.remove(roots)
+            self._queues.remove(roots)
 
 
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
 
+# An idle thread of a root ends after this.
 REST_S = 10.0
 
 
 def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """What `work` gives or raises, on a thread of this root; it begins at once.
+    """Run `work` on a thread of this root, at once; return a future of its result or exception.
 
-    Whoever is cancelled does not wait for the thread, and a thread that hangs does not keep the process alive.
+    A caller that is cancelled does not wait for the thread, and a thread that hangs does not keep the process alive:
+    the interpreter joins an executor's threads at exit, so these are daemon threads of our own.
     """
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
@@ -143,9 +146,9 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
         value, failure = None, None
         try:
             value = work(*arguments)
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again by the future
             failure = error
-        # Where the loop is closed nobody waits any more.
+        # A closed loop raises RuntimeError, and then nobody waits for the result.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, value, failure)
 
@@ -154,11 +157,15 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
 
 
 class NoAnswerError(OSError):
-    """A root did not answer in time, or has not answered yet since then."""
+    """A root did not answer in time, or is still working on the call that did not end in time."""
 
 
 async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience_s: float = HANGING_S) -> T:
-    """What `work` gives or raises. NoAnswerError when that takes too long, and for whatever comes until it is over."""
+    """Run `work` on a thread of this root; return its result, or raise what it raises.
+
+    Raises NoAnswerError when that takes longer than `patience_s`, and at once for later calls until the thread is back:
+    each further call would cost one of the root's few threads.
+    """
     if is_late(root):
         raise NoAnswerError(errno.ETIMEDOUT, "it has not answered for long")
     result = on_disk(root, work, *arguments)
@@ -177,23 +184,23 @@ async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience
 
 
 def is_late(root: bytes) -> bool:
-    """Whether work that was to be done in time has still not ended."""
+    """Return True if a call of `in_time` for this root gave up and its thread is still busy."""
     late = _LATE.get(root)
     return late is not None and not late.get_loop().is_closed()
 
 
 class _Pool:
-    """A queue of work, and the threads that are there for it."""
+    """Threads of one root, and the queue of work for them."""
 
     def __init__(self, root: bytes) -> None:
         self._name = f"files of {root!r}"
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._pending = 0  # works that are put and not over
-        self._threads = 0
+        self._lock = threading.Lock()  # guards both counters: a thread ends only if it sees the queue empty under it
+        self._pending = 0  # calls that are queued or running
+        self._threads = 0  # running or idle threads, at most ROOT_THREADS
 
     def put(self, run: Callable[[], None]) -> None:
-        """Have it run."""
+        """Queue `run`, and start a thread if there is none for it."""
         with self._lock:
             self._pending += 1
             is_short = self._threads < min(ROOT_THREADS, self._pending)
@@ -213,10 +220,12 @@ class _Pool:
                         return
                 continue
             run()
-            del run  # what it holds is not kept while the thread rests
+            del run  # an idle thread must not keep the call's objects alive
             with self._lock:
                 self._pending -= 1
 
 
+# By root. Threads outlive event loops, so these tables belong to the process.
 _POOLS: dict[bytes, _Pool] = {}
+# By root: the call that did not end in time. The entry goes when its thread is back.
 _LATE: dict[bytes, asyncio.Future[Any]] = {}

@@ -23,7 +23,7 @@ from profagentd.errors import DaemonError
 from profagentd.examine import Examiner, identify
 from profagentd.follow.registry import JobRegistry
 from profagentd.follow.server import Server, Servicer
-from profagentd.follow.watcher import Watch
+from profagentd.follow.watcher import LogDiscovery
 from profagentd.limits import DRAIN_S, FILE_THREADS
 from profagentd.loop import US_PER_S, Roots, until_first
 from profagentd.retention.losses import KeptLosses
@@ -197,7 +197,7 @@ class _Daemon:
         self._spool_root = real_root(config.spool_directory)
         if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
-        self._watch = Watch(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
+        self._watch = LogDiscovery(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         certificates = (config.tls_cert, config.tls_ca)
         examiner = Examiner(
@@ -235,7 +235,7 @@ class _Daemon:
 
     def _works(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
         """What is done at once; JOBs are watched until clients were said goodbye."""
-        works = [self._watch.run(), self._board.keep_states(), *self._retention.works(), self._until_stopped(stop)]
+        works = [self._watch.run(), self._board.update_states(), *self._retention.works(), self._until_stopped(stop)]
         works.append(self._spools.run())
         works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
         if self._orders.stdin_timeout_s is not None:

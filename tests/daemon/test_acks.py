@@ -67,7 +67,7 @@ async def test_a_log_is_delivered_when_every_named_consumer_has_this_very_file()
     assert not tracker.has(PLACE, DATA, SEEN)
 
 
-@pytest.mark.parametrize("touch", [FileEvent.WRITTEN, FileEvent.MADE, FileEvent.DELETED, FileEvent.MOVED])
+@pytest.mark.parametrize("touch", [FileEvent.WRITTEN, FileEvent.CREATED, FileEvent.DELETED, FileEvent.MOVED])
 async def test_whatever_happens_to_a_log_takes_its_delivery_back(tmp_path: Path, touch: FileEvent) -> None:
     await delivered(tmp_path, "a", "b")
     tracker = await restarted(tmp_path)

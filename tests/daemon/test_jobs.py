@@ -167,55 +167,55 @@ def state(activity: JobStateTracker) -> JobState:
 
 
 def test_it_is_finished_when_all_is_complete(activity: JobStateTracker) -> None:
-    activity.see(102.0)
-    activity.survey(complete=True, begun=102.0)
+    activity.note_seen_until(102.0)
+    activity.note_survey(complete=True, begun=102.0)
     assert state(activity) is JobState.FINISHED
     assert activity.is_settled
 
 
 def test_a_survey_that_began_before_a_change_says_nothing(activity: JobStateTracker) -> None:
-    activity.see(102.0)
-    activity.change(102.5)
-    activity.survey(complete=True, begun=102.0)
-    activity.see(105.0)
+    activity.note_seen_until(102.0)
+    activity.note_change(102.5)
+    activity.note_survey(complete=True, begun=102.0)
+    activity.note_seen_until(105.0)
     assert state(activity) is JobState.OPEN
     assert activity.wants_survey
 
 
 def test_it_is_quiet_after_its_time(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
+    activity.note_seen_until(100.0 + QUIET_S)
     assert state(activity) is JobState.QUIET
     assert not activity.is_settled  # a survey may still find it finished
-    activity.survey(complete=False, begun=160.0)
+    activity.note_survey(complete=False, begun=160.0)
     assert activity.is_settled
 
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_a_change_makes_it_open_again(activity: JobStateTracker, complete: bool) -> None:
-    activity.see(200.0)
-    activity.survey(complete=complete, begun=200.0)
+    activity.note_seen_until(200.0)
+    activity.note_survey(complete=complete, begun=200.0)
     assert state(activity) is not JobState.OPEN
-    activity.change(201.0)
+    activity.note_change(201.0)
     assert state(activity) is JobState.OPEN
-    activity.see(203.0)
+    activity.note_seen_until(203.0)
     assert activity.wants_survey
 
 
 def test_a_program_with_the_npu_open_keeps_it_from_being_quiet(activity: JobStateTracker) -> None:
-    activity.see(100.0 + QUIET_S)
+    activity.note_seen_until(100.0 + QUIET_S)
     assert activity.wants_npu(160.0)
-    activity.npu(is_open=True, at=160.0)
+    activity.note_npu(is_open=True, at=160.0)
     assert state(activity) is JobState.OPEN
     assert not activity.wants_npu(160.0 + NPU_LOOK_S - 0.1)
     assert activity.wants_npu(160.0 + NPU_LOOK_S)
-    activity.npu(is_open=False, at=165.0)
+    activity.note_npu(is_open=False, at=165.0)
     assert state(activity) is JobState.QUIET
 
 
 def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:
-    activity.remove()
-    activity.change(101.0)
-    activity.see(500.0)
+    activity.mark_removed()
+    activity.note_change(101.0)
+    activity.note_seen_until(500.0)
     assert state(activity) is JobState.REMOVED
     assert activity.is_settled
     assert not activity.wants_survey
@@ -223,11 +223,11 @@ def test_a_removed_job_stays_removed(activity: JobStateTracker) -> None:
 
 
 def test_names_that_go_finish_what_waited_for_them_and_open_nothing(activity: JobStateTracker) -> None:
-    activity.see(102.0)
-    activity.survey(complete=False, begun=102.0)
-    activity.lose()
+    activity.note_seen_until(102.0)
+    activity.note_survey(complete=False, begun=102.0)
+    activity.note_removed_names()
     assert activity.wants_survey
-    activity.survey(complete=True, begun=102.0)
-    activity.lose()
+    activity.note_survey(complete=True, begun=102.0)
+    activity.note_removed_names()
     assert state(activity) is JobState.FINISHED
     assert not activity.wants_survey

@@ -17,7 +17,7 @@ import pytest
 
 from profagentd.follow import watcher as module
 from profagentd.follow.inotify import InotifyWatcher
-from profagentd.follow.watcher import Watch
+from profagentd.follow.watcher import LogDiscovery
 from profagentd.loop import Roots, SystemClock
 from tests.daemon.daemon_process import job_name, make_job
 from tests.daemon.waiting import PATIENCE_S, until
@@ -41,7 +41,7 @@ class Told:
     def has(self, place: FolderPlace) -> bool:
         return place in self.jobs
 
-    def found(
+    def add_job(
         self,
         place: FolderPlace,
         made_wall_us: int,
@@ -55,15 +55,15 @@ class Told:
         assert place not in self.jobs
         self.jobs[place] = is_scanned
 
-    def gone(self, place: FolderPlace) -> None:
+    def remove_job(self, place: FolderPlace) -> None:
         del self.jobs[place]
         self.gone_jobs.append(place)
 
-    def changed(self, place: FolderPlace, touches: Touches) -> None:
+    def note_changes(self, place: FolderPlace, touches: Touches) -> None:
         self.touches.update(touches or {})
         self.doubts += [place] if touches is None else []
 
-    def seen(self, place: FolderPlace, until: float) -> None:
+    def note_seen_until(self, place: FolderPlace, until: float) -> None:
         pass
 
     @property
@@ -72,9 +72,9 @@ class Told:
 
 
 @asynccontextmanager
-async def watching(told: Told, *roots: Path, scan: bool = False, depth: int = 4) -> AsyncIterator[Watch]:
+async def watching(told: Told, *roots: Path, scan: bool = False, depth: int = 4) -> AsyncIterator[LogDiscovery]:
     """A watch that runs, and has looked once."""
-    watch = Watch(Roots(map(os.fsencode, roots)), depth, SystemClock(), told, scan=scan)  # type: ignore[arg-type]
+    watch = LogDiscovery(Roots(map(os.fsencode, roots)), depth, SystemClock(), told, scan=scan)  # type: ignore[arg-type]
     running = asyncio.ensure_future(watch.run())
     try:
         await asyncio.wait_for(watch.ready.wait(), PATIENCE_S)
@@ -170,7 +170,7 @@ async def test_when_watches_run_out_the_rest_is_looked_at(tmp_path: Path, monkey
 
     told = Told()
     async with watching(told, tmp_path):
-        monkeypatch.setattr(InotifyWatcher, "_add", full)
+        monkeypatch.setattr(InotifyWatcher, "_add_watch", full)
         job = make_job(tmp_path)
         await until(lambda: bool(told.jobs))
         assert set(told.jobs.values()) == {True}

@@ -650,7 +650,7 @@ class Player(Linked):
         with file.open("ab" if is_append else "wb") as opened:
             opened.write(data)
         self.board.date(path)
-        touch = FileEvent.WRITTEN if path in self._made else FileEvent.MADE | FileEvent.WRITTEN
+        touch = FileEvent.WRITTEN if path in self._made else FileEvent.CREATED | FileEvent.WRITTEN
         self._made.add(path)
         self._untold[path] = self._untold.get(path, FileEvent.HINT) | touch
 

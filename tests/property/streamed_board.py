@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from profagentd.follow.log import Log
     from profagentd.follow.reading import ReadStep, ReadTask
-    from profagentd.follow.session import Look
+    from profagentd.follow.session import NameLookup
     from profagentd.sources.walk import WalkPage
 
 JOB = "JOB" + "A" * 29
@@ -53,7 +53,7 @@ class StreamedBoard:
         self.skew = 0  # how many logs whose turn it is wait for others
         self.piece_bytes = CHUNK_BYTES  # of logs that have their turns together, at most
         # What is under way, and what it will tell: a look, and a reading of logs, with those that were made before it.
-        self._looking: tuple[Look, WalkPage] | None = None
+        self._looking: tuple[NameLookup, WalkPage] | None = None
         self._reading: tuple[list[Log], list[ReadTask], list[ReadStep]] | None = None
         self._deliveries = AckTracker((CONSUMER,), None)
 
@@ -169,7 +169,7 @@ class StreamedBoard:
 
     def _begin(self, stream: FollowSession) -> list[wire.ServerMessage]:
         """Begin to read and to look: whatever happens until the next turn happens while that is under way."""
-        made, names = stream.take_made(self._now.monotonic), stream.next_look(self._now.monotonic)
+        made, names = stream.take_created(self._now.monotonic), stream.next_lookup(self._now.monotonic)
         said = self._left(stream, made)
         # About the order of the bytes of different logs nothing is promised.
         due = stream.take_read_tasks(DUE_LOGS, self._now.monotonic)
@@ -178,16 +178,16 @@ class StreamedBoard:
         stream.table.put_back(turn.log for turn in due if turn not in turns)
         if turns or made:
             self._reading = made, turns, read_batch(turns, self._now, self.piece_bytes)
-        self._looking = (names, names.look()) if names else None
+        self._looking = (names, names.run()) if names else None
         return said
 
     def _left(self, stream: FollowSession, logs: Sequence[Log]) -> list[wire.ServerMessage]:
-        return self._released(stream) if any(map(stream.table.is_leaving, logs)) else []
+        return self._released(stream) if any(map(stream.table.has_unreported_release, logs)) else []
 
     def _found(self, stream: FollowSession) -> list[wire.ServerMessage]:
         if self._looking is None:
             return []
-        found, losses = stream.looked(*self._looking, self._now)
+        found, losses = stream.apply_lookup(*self._looking, self._now)
         self._looking = None
         return [*self._left(stream, found), *messages.announced(found), *messages.batches(losses, PIECE_BYTES)]
 
@@ -195,7 +195,9 @@ class StreamedBoard:
         made, turns, steps = self._reading or ([], [], [])
         self._reading = None
         stream.table.put_back(turn.log for turn in turns[len(steps) :])
-        events = [event for turn, step in zip(turns, steps, strict=False) for event in stream.stepped(turn.log, step)]
+        events = [
+            event for turn, step in zip(turns, steps, strict=False) for event in stream.finish_turn(turn.log, step)
+        ]
         self._deliver(stream)
         return list(messages.batches(events, PIECE_BYTES, made=made))
 

@@ -119,7 +119,7 @@ class LinkMachine(Linked, RuleBasedStateMachine):
         self.files[path][-1] += more
         with (self.board.directory / path).open("ab") as file:
             file.write(more)
-        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
+        self.board.touch(path, FileEvent.CREATED | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     @precondition(lambda self: not self.is_removed)
@@ -203,7 +203,7 @@ class LinkMachine(Linked, RuleBasedStateMachine):
         self.files.setdefault(path, []).append(bytearray(content))
         self.gone.discard(path)
         (self.board.directory / path).write_bytes(content)
-        self.board.touch(path, FileEvent.MADE | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
+        self.board.touch(path, FileEvent.CREATED | FileEvent.WRITTEN if is_new else FileEvent.WRITTEN)
         self._hear_some(heard)
 
     # What happens to both ends and between them

@@ -1,4 +1,4 @@
-"""One log of one client's stream: a state machine, and the events that it gives."""
+"""The state machine of one log in one client's stream, and the events that it produces."""
 
 from __future__ import annotations
 
@@ -17,49 +17,53 @@ DIGEST_BYTES = 16
 
 
 class FileEvent(enum.Flag):
-    """What was seen to happen to a name; nothing of it when what it depends on has changed."""
+    """Changes of a file that the kernel or a scan reported for a name.
+
+    HINT means that something that the log depends on changed, e.g. its `.done`.
+    """
 
     HINT = 0
     WRITTEN = enum.auto()
-    MADE = enum.auto()  # made, or moved here: another file may stand under the name
+    CREATED = enum.auto()  # made, or moved here: another file may stand under the name
     DELETED = enum.auto()
     MOVED = enum.auto()  # moved away
 
-    # A Flag's own operators take ten times as long as those of its value, which shows at hundreds of files a second.
+    # These properties use the plain value: a Flag's own operators take ten times as long, which shows at hundreds of
+    # files a second.
 
     @property
-    def has_content(self) -> bool:
-        """Whether the name came, or was written to."""
+    def brings_content(self) -> bool:
+        """True if the name was created or written to."""
         return bool(self._value_ & _CONTENT)
 
     @property
-    def is_made(self) -> bool:
-        """Whether another file may stand under the name."""
-        return bool(self._value_ & _MADE)
+    def is_created(self) -> bool:
+        """True if another file may now stand under the name."""
+        return bool(self._value_ & _CREATED)
 
     @property
     def is_removal(self) -> bool:
-        """Whether the name went, and nothing else."""
+        """True if the name was only deleted or moved away."""
         return self._value_ > 0 and not self._value_ & _CONTENT
 
     @property
-    def is_making(self) -> bool:
-        """Whether a file came under a name that was free."""
-        return bool(self._value_ & _MADE) and not self._value_ & _ENDS
+    def is_new_name(self) -> bool:
+        """True if a file was created under a name that was free."""
+        return bool(self._value_ & _CREATED) and not self._value_ & _ENDS
 
     @property
-    def is_loss(self) -> bool:
-        """Whether there was content that nobody read, when no file stands under the name any more."""
+    def implies_loss(self) -> bool:
+        """True if unread content is gone, provided that no file stands under the name any more."""
         return bool(self._value_ & _CONTENT) and not self._value_ & _MOVED
 
 
-_MADE, _MOVED = FileEvent.MADE.value, FileEvent.MOVED.value
-_CONTENT = FileEvent.WRITTEN.value | _MADE
+_CREATED, _MOVED = FileEvent.CREATED.value, FileEvent.MOVED.value
+_CONTENT = FileEvent.WRITTEN.value | _CREATED
 _ENDS = FileEvent.DELETED.value | _MOVED
 
 
 class StartReason(enum.IntEnum):
-    """Why bytes of a log follow from where they do; the numbers are the wire's."""
+    """The reason why a log's bytes continue from a certain offset; the numbers are the wire's."""
 
     NEW = 1
     SAME = 2
@@ -69,7 +73,7 @@ class StartReason(enum.IntEnum):
 
 
 class LossReason(enum.Enum):
-    """Why something that existed is not sent; the words are the wire's."""
+    """The reason why data that existed is not sent; the words are the wire's."""
 
     UNREADABLE = "unreadable"
     REMOVED_UNREAD = "removed-unread"
@@ -79,7 +83,7 @@ class LossReason(enum.Enum):
 
 
 class Started(NamedTuple):
-    """Bytes of `generation` follow from `offset`."""
+    """Start of a generation's bytes at `offset`, or their continuation from there."""
 
     handle: int
     generation: int
@@ -97,7 +101,7 @@ class Chunk(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """The log is complete as far as the board can tell."""
+    """Completion of a log, as far as the board can tell, with its size and digest."""
 
     handle: int
     generation: int
@@ -106,7 +110,7 @@ class Completed(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The log is gone; `size` is the last one seen."""
+    """Removal of a log's file; `size` is the last size that the daemon saw."""
 
     handle: int
     generation: int
@@ -115,7 +119,7 @@ class Removed(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Something is gone or cannot be sent; `handle` 0 when no announced log is meant."""
+    """Data that is gone or cannot be sent. `handle` is 0 where the loss belongs to no announced log."""
 
     handle: int
     job: int
@@ -128,26 +132,26 @@ Event = Union[Started, Chunk, Completed, Removed, Loss]
 
 
 def unread_loss(job: int, path: bytes, *, read_bytes: int = 0) -> Loss:
-    """What is told of a log that was removed before it was read; of `read_bytes`, before more was."""
+    """Return the loss of a file that was removed before it was read, or after only `read_bytes` were."""
     after = f"after {read_bytes} bytes were read, before the rest was" if read_bytes else "before it was read"
     return Loss(0, job, LossReason.REMOVED_UNREAD, f"{os.fsdecode(path)} was removed {after}")
 
 
 class LogState(enum.Enum):
-    """Where a log stands in its stream."""
+    """State of a log in its stream; `TRANSITIONS` lists the allowed changes."""
 
-    ASKED = "asked"  # the client was asked what it holds; nothing is read before it answers
-    COMPARING = "comparing"  # what the client holds, or was sent, is compared with the file
-    SENDING = "sending"  # what was sent is the file's; more is sent as it comes
-    COMPLETE = "complete"  # the client was told that what was sent is the whole log
-    OVER = "over"  # the handle means nothing any more
+    ANNOUNCED = "announced"  # the client has not answered yet what it holds; nothing is read before it does
+    COMPARING = "comparing"  # the bytes that the client holds, or was sent, are compared with the file
+    SENDING = "sending"  # the bytes sent are a prefix of the file; more follow as the file grows
+    COMPLETE = "complete"  # a Completed was sent, and nothing since
+    OVER = "over"  # the handle is invalid: the file is gone, or the stream released the log
 
-    __hash__ = object.__hash__  # that of Enum is slow
+    __hash__ = object.__hash__  # Enum's own hash is slow, and TRANSITIONS is looked up for each state change
 
 
-ASKED, COMPARING, SENDING, COMPLETE, OVER = LogState
+ANNOUNCED, COMPARING, SENDING, COMPLETE, OVER = LogState
 TRANSITIONS = {
-    ASKED: (COMPARING, OVER),
+    ANNOUNCED: (COMPARING, OVER),
     COMPARING: (SENDING, COMPLETE, OVER),
     SENDING: (COMPARING, COMPLETE, OVER),
     COMPLETE: (COMPARING, SENDING, OVER),
@@ -156,130 +160,146 @@ TRANSITIONS = {
 
 
 class Turn(enum.Enum):
-    """When a log is looked at next."""
+    """Place of a log in the queue of logs that are to be read."""
 
-    RESTING = "resting"  # when it changes, or its time comes
-    DUE = "due"
-    TAKEN = "taken"  # it is being looked at
-    AGAIN = "again"  # it is being looked at, and has changed meanwhile
+    RESTING = "resting"  # not in the queue, until the file changes or `waits_until` comes
+    DUE = "due"  # in the queue
+    TAKEN = "taken"  # a worker thread is reading it
+    AGAIN = "again"  # a worker thread is reading it, and the file has changed meanwhile
 
 
 class Comparison:
-    """A prefix that is being compared with the file, and what it means when it is, or is not, the file's."""
+    """Comparison of a prefix with the file, over several reads if the prefix is long."""
 
-    __slots__ = ("_digest", "at", "different", "expected", "generation", "offset", "same")
+    __slots__ = (
+        "_digest",
+        "compared_bytes",
+        "expected",
+        "generation",
+        "offset",
+        "reason_if_different",
+        "reason_if_same",
+    )
 
     def __init__(
-        self, generation: int, offset: int, expected: bytes, same: StartReason | None, different: StartReason
+        self,
+        generation: int,
+        offset: int,
+        expected: bytes,
+        reason_if_same: StartReason | None,
+        reason_if_different: StartReason,
     ) -> None:
         self.generation = generation
         self.offset = offset
         self.expected = expected
-        self.same = same  # None: the client need not be told
-        self.different = different
-        self.at = 0  # compared so far
-        self._digest: hashlib.blake2b | None = None  # made when it is needed: thousands of logs wait for their turn
+        self.reason_if_same = reason_if_same  # None: a match needs no Started, as the client has these bytes already
+        self.reason_if_different = reason_if_different
+        self.compared_bytes = 0  # how much of the file has been read into the digest
+        self._digest: hashlib.blake2b | None = None  # created lazily: thousands of logs wait for their turn
 
-    def took(self, data: bytes) -> None:
-        """The file goes on with these bytes."""
+    def update(self, data: bytes) -> None:
+        """Add the next bytes of the file."""
         self._digest = self._digest or new_digest()
         self._digest.update(data)
-        self.at += len(data)
+        self.compared_bytes += len(data)
 
-    def agreed(self) -> hashlib.blake2b | None:
-        """The running digest of the prefix when it is the file's, else None."""
+    def matching_digest(self) -> hashlib.blake2b | None:
+        """Return the running digest of the prefix if the file begins with it, else None."""
         digest = self._digest or new_digest()
         same = self.offset == 0 or digest.digest() == self.expected
         return digest if same else None
 
 
 class Log:
-    """One log in one stream: its state, what was sent of it, and what was acknowledged.
+    """State of one log in one stream: what was sent of it and what the client acknowledged.
 
-    asked → comparing      the client has answered, or is taken to hold nothing
-    comparing → sending    what was compared is the file's, or another generation begins
-    comparing → complete   what was compared had been complete, and still is all there is
-    sending → comparing    another file may stand under its name, or it was written to in its middle
-    sending → complete     all of it was sent
-    complete → comparing   it was written to, or made anew
-    complete → sending     it goes on, or was rewritten
-    any → over             its file is gone, or the stream lets it go
+    announced → comparing   the client has answered, or is assumed to hold nothing
+    comparing → sending     the compared prefix is the file's, or another generation begins
+    comparing → complete    the compared prefix was complete, and still is the whole file
+    sending → comparing     another file may stand under the name, or the file was written to in its middle
+    sending → complete      all of it was sent
+    complete → comparing    the file was written to, or created again
+    complete → sending      the file grew, or was rewritten
+    any → over              the file is gone, or the stream releases the log
 
-    What is complete seldom goes on: its running digest, most of what a log takes, gives way to the digest itself.
+    A complete log seldom grows, so its running digest, most of a log's memory, is then replaced by the final digest.
 
-    `poll_log` (reading.py) moves it in a worker thread while the stream waits; what arrives meanwhile touches only
-    `acknowledged`, `verified`, `news`, `doubted`, `turn` and `waits_until`, and may let it go.
+    `poll_log` (reading.py) changes a log in a worker thread while the stream waits. What arrives meanwhile may only set
+    `acknowledged`, `verified`, `file_events`, `needs_comparison`, `turn` and `waits_until`, or release the log.
     """
 
     __slots__ = (
         "acknowledged",
-        "changed",
+        "changed_s",
         "comparison",
         "completed",
         "digest",
-        "doubted",
+        "file_events",
         "fingerprint",
         "generation",
         "grows",
         "handle",
+        "is_holding_assumed",
         "is_loss_sent",
         "job",
         "kind",
-        "news",
+        "needs_comparison",
         "path",
         "sent",
         "size",
         "state",
         "turn",
-        "unasked",
         "verified",
         "waits_until",
     )
 
-    def __init__(self, handle: int, job: int, sighting: Sighting, changed: float) -> None:
+    def __init__(self, handle: int, job: int, sighting: Sighting, changed_s: float) -> None:
         self.handle = handle
         self.job = job
         self.path = sighting.path
         self.kind = sighting.kind
         self.grows = sighting.kind is DATA
-        self.size = sighting.size  # the last size seen
-        self.changed = changed  # monotonic time of the last change seen
-        self.state = ASKED
+        self.size = sighting.size  # bytes of the file when it was last seen
+        self.changed_s = changed_s  # monotonic time of the last change that was seen
+        self.state = ANNOUNCED
         self.comparison: Comparison | None = None
-        self.generation = 0
-        self.sent = 0
-        self.digest: hashlib.blake2b | bytes | None = None  # of the bytes sent; bytes when it is complete
-        self.fingerprint: Fingerprint | None = None  # of the file that the generation is made of
-        self.completed: tuple[int, int] | None = None  # generation and size of the newest Completed
-        self.acknowledged = 0  # offset in the present generation
-        self.verified: tuple[int, int] | None = None  # the completion that the client has verified
-        self.is_loss_sent = False
-        self.turn = Turn.RESTING
-        self.news = FileEvent.HINT  # what was seen to happen to its file since it was read
-        self.doubted = False  # another file may stand in its place
-        self.unasked = False  # the client was not asked what it holds
-        self.waits_until: float | None = None  # when to look again though nothing changes
+        self.generation = 0  # 0 until the first Started
+        self.sent = 0  # offset up to which the present generation was sent
+        self.digest: hashlib.blake2b | bytes | None = None  # of the bytes sent; final once complete
+        self.fingerprint: Fingerprint | None = None  # of the file that the generation was read from
+        self.completed: tuple[int, int] | None = None  # generation and size in the newest Completed
+        self.acknowledged = 0  # offset in the present generation up to which the client has the bytes durably
+        self.verified: tuple[int, int] | None = None  # the `completed` that the client has verified by its digest
+        self.is_loss_sent = False  # the client knows that the file is unreadable
+        self.turn = Turn.RESTING  # place in the queue of LogTurns
+        self.file_events = FileEvent.HINT  # what happened to the file since it was last read
+        self.needs_comparison = False  # another file may stand under the name
+        self.is_holding_assumed = False  # the log was sent without asking the client what it holds
+        self.waits_until: float | None = None  # monotonic time to read again though nothing changed
 
     def set_state(self, state: LogState) -> None:
-        """Go on to another state, which the present one must allow; what is over stays so, whatever a look finds."""
+        """Change the state, by `TRANSITIONS`.
+
+        A log that is over stays over, whatever a read that was under way finds.
+        """
         if state is not self.state and self.state is not OVER:
             assert state in TRANSITIONS[self.state], f"{self.state.value} → {state.value}"
             self.state = state
 
-    def hold(self, generation: int, offset: int, prefix_digest: bytes) -> None:
-        """The client holds `offset` bytes of `generation`."""
+    def set_holding(self, generation: int, offset: int, prefix_digest: bytes) -> None:
+        """Compare the `offset` bytes of `generation` that the client holds with the file."""
         same = StartReason.SAME if generation else StartReason.NEW
         self.comparison = Comparison(generation, offset, prefix_digest, same, StartReason.DIFFERENT)
         self.set_state(COMPARING)
 
     def compare_again(self) -> None:
-        """Compare what was sent with the file before anything more is said about it."""
+        """Compare the bytes sent with the file before anything else is sent."""
         if self.grows and self.digest and self.sent and not self.comparison:
             self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, StartReason.RECREATED)
             self.set_state(COMPARING)
 
     def start(self, generation: int, reason: StartReason) -> Started:
-        """A generation begins at offset 0."""
+        """Begin a generation at offset 0."""
         self.generation = generation
         self.sent = self.acknowledged = 0
         self.digest = new_digest()
@@ -288,19 +308,19 @@ class Log:
         self.set_state(SENDING)
         return Started(self.handle, generation, 0, reason)
 
-    def go_on(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
-        """The prefix that was compared is the file's: bytes follow after it."""
+    def resume(self, comparison: Comparison, digest: hashlib.blake2b) -> Started | None:
+        """Continue after a prefix that was compared and is the file's; return Started if the client must be told."""
         self.comparison = None
         self.digest = digest
         self.set_state(COMPLETE if self.is_complete else SENDING)
-        if not comparison.same:
+        if not comparison.reason_if_same:
             return None
         self.generation = comparison.generation or 1
         self.sent = self.acknowledged = comparison.offset
-        return Started(self.handle, self.generation, self.sent, comparison.same)
+        return Started(self.handle, self.generation, self.sent, comparison.reason_if_same)
 
-    def took(self, data: bytes) -> None:
-        """These bytes are sent; what is complete is compared again before."""
+    def append_sent(self, data: bytes) -> None:
+        """Count these bytes as sent. A complete log that has content is compared again before this."""
         if self.sent == 0 and isinstance(self.digest, bytes):
             self.digest = new_digest()
         assert isinstance(self.digest, hashlib.blake2b), "a generation has begun, and is not complete"
@@ -308,12 +328,12 @@ class Log:
         self.sent += len(data)
         self.set_state(SENDING)
 
-    def was_sent(self, data: bytes) -> bool:
-        """Whether what was sent of this generation is exactly `data`."""
+    def has_sent_exactly(self, data: bytes) -> bool:
+        """Return True if the bytes sent of this generation are exactly `data`."""
         return len(data) == self.sent and new_digest(data).digest() == self._sent_digest
 
     def complete(self) -> Completed:
-        """Everything sent so far is the whole log."""
+        """Declare the bytes sent so far to be the whole log."""
         self.digest = digest = self._sent_digest
         self.completed = (self.generation, self.sent)
         self.set_state(COMPLETE)
@@ -326,36 +346,36 @@ class Log:
 
     @property
     def has_content(self) -> bool:
-        """Whether the client has something of this generation that a rewritten file contradicts."""
+        """True if the client has something of this generation that a rewritten file contradicts."""
         return self.sent > 0 or self.completed == (self.generation, 0)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the client was told of completion and nothing was sent since."""
+        """True if a Completed was sent and nothing since."""
         return self.completed == (self.generation, self.sent)
 
     @property
-    def was_sent_whole(self) -> bool:
-        """Whether all of a file that grows at its end was sent, as it was last seen, and nothing is to be compared."""
+    def is_fully_sent(self) -> bool:
+        """True if all of a growing file, as it was last seen, was sent, and no comparison is pending."""
         seen = self.fingerprint
         return seen is not None and self.sent == seen.size and self.grows and self.comparison is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is nothing to do for it until it changes."""
-        return self.state is not ASKED and self.turn is Turn.RESTING and self.waits_until is None
+        """True if there is nothing to do for the log until its file changes."""
+        return self.state is not ANNOUNCED and self.turn is Turn.RESTING and self.waits_until is None
 
     @property
     def is_sent(self) -> bool:
-        """Return True if everything that was seen of the file has been sent; it may still wait for its completion."""
-        return self.state is not ASKED and self.turn is Turn.RESTING and self.sent >= self.size
+        """True if everything that was seen of the file has been sent; it may still wait for its completion."""
+        return self.state is not ANNOUNCED and self.turn is Turn.RESTING and self.sent >= self.size
 
     @property
     def is_delivered(self) -> bool:
-        """Whether it is complete and the client has said so: then the handle can go."""
+        """True if the log is complete and the client has verified that; its handle can then be released."""
         return self.verified is not None and self.verified == self.completed and self.is_complete and self.is_settled
 
 
 def new_digest(data: bytes = b"") -> hashlib.blake2b:
-    """A running digest as the wire wants it."""
+    """Return a running digest of the kind that the wire uses."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES)

@@ -1,4 +1,4 @@
-"""The wire's messages from the daemon's values, and to them; nothing else knows how those of a stream look."""
+"""Translation between the wire's messages and the daemon's values; only this module knows a stream's messages."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ T = TypeVar("T")
 
 PROTOCOL_MAJOR = 1
 PROTOCOL_MINOR = 0
-# What this daemon has beyond version 1.0 (board.proto, Description.capabilities).
+# Features beyond version 1.0 (board.proto, Description.capabilities).
 CAPABILITIES = ("sync",)
 
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def protocol() -> wire.ProtocolVersion:
-    """The version that this daemon speaks."""
+    """Return the protocol version of this daemon."""
     return wire.ProtocolVersion(major=PROTOCOL_MAJOR, minor=PROTOCOL_MINOR)
 
 
 def clocks(now: ClockReading) -> wire.Clocks:
-    """Both clocks."""
+    """Return the message with both clocks."""
     return wire.Clocks(wall_us=now.wall_us, monotonic_us=int(now.monotonic * US_PER_S))
 
 
 def welcome(description: wire.Description, role: Role, heartbeat_us: int) -> wire.Welcome:
-    """The answer to a client's opening."""
+    """Return the answer to a client's Open."""
     return wire.Welcome(description=description, role=wire.Role.ValueType(role.value), heartbeat_us=heartbeat_us)
 
 
 def job_status(following: Following, *, caught_up: bool = False) -> wire.ServerMessage:
-    """A JOB and its state, as a stream names it."""
+    """Return the message with a JOB's state, under its handle in the stream."""
     job = following.job
     status = wire.JobStatus(
         handle=following.handle,
@@ -76,7 +76,7 @@ def _profiling(found: Profiling) -> wire.Profiling:
 
 
 def announced(logs: Sequence[Log]) -> Iterator[wire.ServerMessage]:
-    """Logs that the client is asked about."""
+    """Yield messages that announce logs and ask the client what it holds of them."""
     for page in _pages(logs):
         message = wire.ServerMessage()
         _put_logs(page, message.announced.logs)
@@ -89,39 +89,40 @@ def _pages(entries: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
     for log in logs:
-        said = announced_logs.add()
-        said.handle, said.job, said.path, said.size = log.handle, log.job, log.path, log.size
-        said.kind = wire.LogKind.ValueType(log.kind)
+        message = announced_logs.add()
+        message.handle, message.job, message.path, message.size = log.handle, log.job, log.path, log.size
+        message.kind = wire.LogKind.ValueType(log.kind)
 
 
 def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
-    """Handles that are over."""
+    """Return messages with handles that are over."""
     return (wire.ServerMessage(released=wire.Released(handles=page)) for page in _pages(handles))
 
 
 def heartbeat(lag_bytes: int) -> wire.ServerMessage:
-    """Proof of life, and what is still to come."""
+    """Return a heartbeat with the number of bytes that are not sent yet."""
     return wire.ServerMessage(heartbeat=wire.Heartbeat(lag_bytes=lag_bytes))
 
 
 def synced(number: int) -> wire.ServerMessage:
-    """The answer to a Sync."""
+    """Return the answer to a Sync."""
     return wire.ServerMessage(synced=wire.Synced(number=number))
 
 
 def batches(
     events: Iterable[Event], largest_bytes: int = CHUNK_BYTES, *, made: Sequence[Log] = ()
 ) -> Iterator[wire.ServerMessage]:
-    """Logs that were made, then the events in order, in messages with so many bytes of logs at most, or one chunk."""
+    """Yield new logs, then the events in order, each message with at most `largest_bytes` of logs, or one chunk."""
     message, size, count = wire.ServerMessage(), 0, 0
     for page in _pages(made):
         if count:
             yield message
             message = wire.ServerMessage()
         _put_logs(page, message.batch.made)
-        count = 1  # so it is not empty
+        count = 1  # the message is not empty, although it holds no event yet
     add = message.batch.events.add
-    # The last of them, if it begins a log, and what of that log may be put into it yet.
+    # A small log is one entry: the first chunk and the completion that follow a Started are put into it. `rest` holds
+    # the types of events that the newest entry still has room for.
     started, handle = wire.Started(), 0
     rest: tuple[type, ...] = ()
     for event in events:
@@ -137,10 +138,10 @@ def batches(
             elif isinstance(event, Completed):
                 started.digest, rest = event.digest, ()
             continue
-        # Filled in where it stands: one that is made apart and put in is copied, which costs thrice as much.
-        event_said = add()
-        _PUT[type(event)](event, event_said)
-        started, handle = event_said.started, event.handle
+        # The entry is filled in place: one that is built apart is copied into the message, at three times the cost.
+        entry = add()
+        _PUT[type(event)](event, entry)
+        started, handle = entry.started, event.handle
         rest = (Chunk, Completed) if isinstance(event, Started) else ()
         count += 1
     if count:
@@ -148,43 +149,48 @@ def batches(
 
 
 def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:
-    """Losses that are kept, with the stream's handles of their JOBs."""
+    """Return messages with recorded losses, under the stream's handles of their JOBs."""
     events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
     return (wire.ServerMessage(batch=wire.Batch(events=page)) for page in _pages(events))
 
 
 def retention(policy: Policy) -> wire.Retention | None:
-    """What is deleted, if anything is."""
+    """Return the message with the retention policy, or None where nothing is deleted."""
     if policy.retain is Retain.KEEP:
         return None
     return wire.Retention(policy=wire.RetentionPolicy.ValueType(policy.retain.value), retain_for=policy.retain_for)
 
 
-def _put_chunk(event: Chunk, event_said: wire.Event) -> None:
-    said = event_said.chunk
-    said.handle, said.generation, said.offset, said.data = event
+def _put_chunk(event: Chunk, entry: wire.Event) -> None:
+    message = entry.chunk
+    message.handle, message.generation, message.offset, message.data = event
 
 
-def _put_started(event: Started, event_said: wire.Event) -> None:
-    said = event_said.started
-    said.handle, said.generation, said.offset, reason = event
-    said.reason = wire.StartReason.ValueType(reason)
+def _put_started(event: Started, entry: wire.Event) -> None:
+    message = entry.started
+    message.handle, message.generation, message.offset, reason = event
+    message.reason = wire.StartReason.ValueType(reason)
 
 
-def _put_completed(event: Completed, event_said: wire.Event) -> None:
-    said = event_said.completed
-    said.handle, said.generation, said.size, said.digest = event
+def _put_completed(event: Completed, entry: wire.Event) -> None:
+    message = entry.completed
+    message.handle, message.generation, message.size, message.digest = event
 
 
-def _put_removed(event: Removed, event_said: wire.Event) -> None:
-    said = event_said.removed
-    said.handle, said.generation, said.sent, said.size = event
+def _put_removed(event: Removed, entry: wire.Event) -> None:
+    message = entry.removed
+    message.handle, message.generation, message.sent, message.size = event
 
 
-def _put_loss(event: Loss, event_said: wire.Event) -> None:
-    said = event_said.loss
-    said.handle, said.job, said.reason, said.lost_bytes = event.handle, event.job, event.reason.value, event.lost_bytes
-    said.detail = text(event.detail.encode("utf-8", "surrogateescape"))
+def _put_loss(event: Loss, entry: wire.Event) -> None:
+    message = entry.loss
+    message.handle, message.job, message.reason, message.lost_bytes = (
+        event.handle,
+        event.job,
+        event.reason.value,
+        event.lost_bytes,
+    )
+    message.detail = text(event.detail.encode("utf-8", "surrogateescape"))
 
 
 _PUT: dict[type[Event], Callable[[Any, wire.Event], None]] = {
@@ -211,18 +217,21 @@ def _kept_loss(loss: KeptLoss, job: int) -> wire.Loss:
 
 
 def text(path: bytes) -> str:
-    """A path for people, also where its bytes are no text."""
+    """Return a path as text that can be shown, also where its bytes are not UTF-8."""
     return os.fsdecode(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def check_open(message: wire.ClientMessage) -> wire.Open:
-    """The client's Open, its first message. Raises Refusal for anything else."""
+    """Return the Open of a client's first message. Raises Refusal for anything else, or for bad names and versions."""
     if message.WhichOneof("message") != "open":
         raise Refusal(Fault.INVALID, "the first message of a stream is Open")
     opened = message.open
     if opened.protocol.major != PROTOCOL_MAJOR:
-        theirs, ours = f"{opened.protocol.major}.{opened.protocol.minor}", f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}"
-        raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {theirs}, this daemon {ours}")
+        client_version, own_version = (
+            f"{opened.protocol.major}.{opened.protocol.minor}",
+            f"{PROTOCOL_MAJOR}.{PROTOCOL_MINOR}",
+        )
+        raise Refusal(Fault.INCOMPATIBLE, f"the client speaks protocol {client_version}, this daemon {own_version}")
     if not _CONSUMER.fullmatch(opened.consumer):
         raise Refusal(Fault.INVALID, "a consumer's name is 1 to 64 of A-Z a-z 0-9 . _ -")
     if len(opened.client) > MAX_CLIENT_NAME or not opened.client.isprintable():
@@ -231,7 +240,7 @@ def check_open(message: wire.ClientMessage) -> wire.Open:
 
 
 def apply(message: wire.ClientMessage, session: FollowSession) -> None:
-    """Let a message after the first have its effect. Raises Refusal."""
+    """Apply a message after the first to the session. Raises Refusal."""
     kind = message.WhichOneof("message")
     if kind == "open":
         raise Refusal(Fault.INVALID, "Open comes once")

@@ -1,4 +1,4 @@
-"""Moving one log forward: what the file says now, and the events that follow. Runs in a worker thread."""
+"""Moving one log forward: reads its file and produces the events that follow. Runs in a worker thread."""
 
 from __future__ import annotations
 
@@ -29,16 +29,19 @@ if TYPE_CHECKING:
     from profagentd.sources.files import FolderPlace
     from profagentd.sources.source import Source
 
-# A log that was not changed for so long has stopped changing.
+# A log that did not change for this long counts as stable.
 STABLE_S = 0.3
-# A snapshot that was caught while it was written is read again after this.
+# A snapshot that changed while it was read is read again after this.
 REREAD_S = 0.02
-# A log whose directory is not there is looked for again after this, unless it is told as gone.
+# A log whose JOB directory is missing is read again after this, unless the registry reports the JOB as gone first.
 MISSED_S = 1.0
 
 
 class ReadStep(NamedTuple):
-    """What one look gave: events in order, whether to look again at once, or when, and the bytes sent with it."""
+    """Result of one read of a log: events in order, and the next turn that it asks for.
+
+    `again` asks for another turn at once, `due` for one at that monotonic time; `sent_bytes` counts the chunks' bytes.
+    """
 
     events: tuple[Event, ...] = ()
     again: bool = False
@@ -47,7 +50,10 @@ class ReadStep(NamedTuple):
 
 
 class ReadTask(NamedTuple):
-    """A log that is to be looked at, and where; once its collection `is_removed`, what stands there is another's."""
+    """A log that is to be read, and its collection's place.
+
+    If the collection `is_removed`, the place belongs to another.
+    """
 
     log: Log
     place: FolderPlace
@@ -56,7 +62,7 @@ class ReadTask(NamedTuple):
 
 
 def read_batch(tasks: Sequence[ReadTask], now: ClockReading, limit: int = CHUNK_BYTES) -> list[ReadStep]:
-    """Steps of the first tasks, in order, until there are `limit` bytes or more; the others were not taken."""
+    """Return the steps of the first tasks, in order, until they hold `limit` bytes or more; the rest was not read."""
     steps: list[ReadStep] = []
     size = 0
     with ExitStack() as opened:
@@ -77,14 +83,14 @@ def read_batch(tasks: Sequence[ReadTask], now: ClockReading, limit: int = CHUNK_
 
 
 def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading, limit: int = CHUNK_BYTES) -> ReadStep:
-    """Look at the log's file once and send at most one chunk of it, of at most `limit` bytes."""
-    if log.doubted:
-        log.doubted = False
+    """Read the log's file once and return its step, with at most one chunk of at most `limit` bytes."""
+    if log.needs_comparison:
+        log.needs_comparison = False
         log.compare_again()
     try:
-        step = _Look(log, files, source, now, limit).step()
+        step = _FileRead(log, files, source, now, limit).step()
     except JobGone:
-        log.doubted = True
+        log.needs_comparison = True
         return ReadStep(due=now.monotonic + MISSED_S)
     except Gone:
         return _removed(log)
@@ -100,20 +106,20 @@ def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading,
 
 
 def _removed(log: Log) -> ReadStep:
-    """The log's file is gone; of what was seen to be written since it was read, a loss is told."""
+    """Return the step of a log whose file is gone, with a loss if content was written since the last read."""
     log.set_state(OVER)
     asked = log.comparison if log.generation == 0 else None
     generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
     if sent > log.size:
-        sent = 0  # what the client holds was longer: it is of another file
+        sent = 0  # the client holds more than the file had, so its bytes are of another file
     gone = Removed(log.handle, generation, sent, log.size)
-    if log.size > sent or not log.grows or not log.news.is_loss:
+    if log.size > sent or not log.grows or not log.file_events.implies_loss:
         return ReadStep((gone,))
-    return ReadStep((unread_loss(log.job, log.path, read_bytes=0 if log.news.is_made else log.sent), gone))
+    return ReadStep((unread_loss(log.job, log.path, read_bytes=0 if log.file_events.is_created else log.sent), gone))
 
 
-class _Look:
-    """One look at a file."""
+class _FileRead:
+    """One read of a file: compares, sends, completes."""
 
     __slots__ = (
         "_content",
@@ -136,15 +142,18 @@ class _Look:
         self._limit = limit
         self._events: list[Event] = []
         self._sent_bytes = 0
-        self._content: bytes | None = None  # where it was read already
+        self._content: bytes | None = None  # the whole file, where an earlier read of this batch already has it
 
     def step(self) -> ReadStep:
-        """Open the file if there is anything to read. Raises Gone, JobGone, NotAFile, Unreadable."""
+        """Open the file if there is anything to read, and return the step.
+
+        Raises Gone, JobGone, NotAFile, Unreadable.
+        """
         log = self._log
-        if log.was_sent_whole and fingerprint(self._files.status(log.path)) == log.fingerprint:
-            log.news = FileEvent.HINT
+        if log.is_fully_sent and fingerprint(self._files.status(log.path)) == log.fingerprint:
+            log.file_events = FileEvent.HINT
             return self._finish(is_whole=False)
-        log.news = FileEvent.HINT
+        log.file_events = FileEvent.HINT
         end = None if log.comparison and log.comparison.offset else self._files.take_end(log.path)
         if end is not None and end.seen.size <= self._limit:
             self._seen, self._content = end
@@ -159,7 +168,6 @@ class _Look:
             os.close(self._descriptor)
 
     def _read(self) -> ReadStep:
-        """Compare, then send, then see whether it is complete."""
         log = self._log
         if self._seen.size != log.size:
             self._note_change()
@@ -167,55 +175,57 @@ class _Look:
         if log.comparison and not self._compare(log.comparison):
             return ReadStep(again=True)
         if log.grows:
-            return self._data()
-        return self._small_snapshot() if self._seen.size <= self._limit else self._large_snapshot()
+            return self._read_growing()
+        return self._read_small_snapshot() if self._seen.size <= self._limit else self._read_large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
-        """Compare the prefix further; whether that is decided."""
-        # A snapshot is one thing: a longer file that begins the same is another one.
+        """Compare more of the prefix; return True once the comparison is decided."""
+        # A snapshot is compared as a unit: a longer file that begins with the same bytes is another snapshot.
         whole = comparison.generation > 0 and not self._log.grows
-        unlike = self._seen.size != comparison.offset if whole else self._seen.size < comparison.offset
-        if not unlike and comparison.at < comparison.offset and not self._read_prefix(comparison):
+        differs = self._seen.size != comparison.offset if whole else self._seen.size < comparison.offset
+        if not differs and comparison.compared_bytes < comparison.offset and not self._read_prefix(comparison):
             return False
-        digest = None if unlike else comparison.agreed()
+        digest = None if differs else comparison.matching_digest()
         if digest is None:
-            self._events.append(self._log.start(comparison.generation + 1, comparison.different))
+            self._events.append(self._log.start(comparison.generation + 1, comparison.reason_if_different))
             return True
-        started = self._log.go_on(comparison, digest)
+        started = self._log.resume(comparison, digest)
         self._log.fingerprint = self._seen
         self._events += [started] if started else []
         return True
 
     def _read_prefix(self, comparison: Comparison) -> bool:
-        until = min(comparison.offset, comparison.at + COMPARE_BYTES)
-        while comparison.at < until:
-            data = os.pread(self._descriptor, min(CHUNK_BYTES, until - comparison.at), comparison.at)
+        until = min(comparison.offset, comparison.compared_bytes + COMPARE_BYTES)
+        while comparison.compared_bytes < until:
+            data = os.pread(
+                self._descriptor, min(CHUNK_BYTES, until - comparison.compared_bytes), comparison.compared_bytes
+            )
             if not data:
-                return False  # it has just shrunk: the next look sees that
-            comparison.took(data)
-        return comparison.at == comparison.offset
+                return False  # the file has just shrunk, which the next read sees by its size
+            comparison.update(data)
+        return comparison.compared_bytes == comparison.offset
 
-    def _data(self) -> ReadStep:
-        """A log that grows at its end."""
+    def _read_growing(self) -> ReadStep:
         log = self._log
         if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
             self._events.append(log.start(log.generation + 1, StartReason.RECREATED))
         before, log.fingerprint = log.fingerprint, self._seen
         if before and before != self._seen and log.sent and (self._seen.size <= before.size or log.is_complete):
-            # Written, and not longer: it may have been written anew. Complete, and longer: it may go on.
+            # A changed file that did not grow may have other content. A complete one that grew may be a new run of the
+            # same model, which appends.
             log.compare_again()
             return self._step(again=True)
         self._send_next()
         return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
 
-    def _small_snapshot(self) -> ReadStep:
-        """A snapshot of one chunk: what is sent is what stood in the file at one time."""
+    def _read_small_snapshot(self) -> ReadStep:
+        """Send a snapshot of one chunk; the fingerprint before and after proves that no writer came between."""
         log, data = self._log, self._content
         if data is None:
             data = os.pread(self._descriptor, self._seen.size + 1, 0)
             if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
                 return self._step(due=self._now.monotonic + REREAD_S)
-        if not log.was_sent(data):
+        if not log.has_sent_exactly(data):
             self._note_change()
             self._rewrite()
             self._send(data)
@@ -223,54 +233,55 @@ class _Look:
         ended = self._source.ended_by(log.path)
         return self._finish(is_whole=ended is not None and self._source.end_length(ended, data) is not None)
 
-    def _large_snapshot(self) -> ReadStep:
-        """A snapshot of many chunks: begun anew when it has changed on the way, and rests."""
+    def _read_large_snapshot(self) -> ReadStep:
+        """Send a snapshot of many chunks, from its beginning again whenever the file changed on the way."""
         log = self._log
         if log.fingerprint != self._seen:
             self._note_change()
             if not self._is_stable:
-                return self._step(due=log.changed + STABLE_S)
+                return self._step(due=log.changed_s + STABLE_S)
             self._rewrite()
         log.fingerprint = self._seen
         self._send_next()
         return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
 
     def _finish(self, *, is_whole: bool) -> ReadStep:
-        """Everything that is there was sent: say so when it is complete, look again when it may be soon."""
+        """Complete the log if nothing more is expected; else ask for the read that may complete it."""
         log = self._log
         if log.is_complete:
             return self._step()
         if log.grows and self._source.end_of(log.path) is not None:
             length = self._files.announced_length(self._source, log.path)
             if length is None:
-                return self._step()  # when one comes, the log has its turn again
-            # The runtime closes the data first. Of a log with another length nobody knows whether more comes.
+                return self._step()  # the `.done` is not there yet; its arrival gives the log another turn
+            # The runtime closes the data before it writes the `.done`, so an equal length is the end. With another
+            # length more bytes may follow, and the log has to be stable as well.
             is_whole = length == log.sent
         if not is_whole and not self._is_stable:
-            return self._step(due=log.changed + STABLE_S)
+            return self._step(due=log.changed_s + STABLE_S)
         self._events.append(log.complete())
         return self._step()
 
     @property
     def _is_stable(self) -> bool:
-        return self._now.monotonic >= self._log.changed + STABLE_S
+        return self._now.monotonic >= self._log.changed_s + STABLE_S
 
     def _note_change(self) -> None:
-        self._log.changed = max(self._log.changed, self._now.seen(self._seen.mtime_ns // 1000))
+        self._log.changed_s = max(self._log.changed_s, self._now.monotonic_of(self._seen.mtime_ns // 1000))
 
     def _rewrite(self) -> None:
         if self._log.has_content:
             self._events.append(self._log.start(self._log.generation + 1, StartReason.REWRITTEN))
 
     def _send_next(self) -> None:
-        # What comes after the size that was seen belongs to the next look.
+        # Bytes beyond the size in the fingerprint belong to the next read, whose fingerprint covers them.
         size = min(self._limit, self._seen.size - self._log.sent)
         self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:
         if data:
             self._events.append(Chunk(self._log.handle, self._log.generation, self._log.sent, data))
-            self._log.took(data)
+            self._log.append_sent(data)
             self._sent_bytes += len(data)
 
     def _step(self, *, again: bool = False, due: float | None = None) -> ReadStep:

@@ -1,4 +1,4 @@
-"""The JOBs of this board and their states, kept for all clients at once."""
+"""The registry of this board's JOBs and their states, shared by all clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Callable, Optional, Protocol
 
 from profagentd.limits import KNOW_ALL_S, SURVEY_NAMES, SURVEY_SHARE
-from profagentd.loop import DaemonClock, NoAnswerError, in_time, moment
+from profagentd.loop import DaemonClock, NoAnswerError, in_time, read_clocks
 from profagentd.sources import source_of
 from profagentd.sources.files import JobGone, OpenCollection
 from profagentd.sources.state import JobState, is_npu_open, since_boot_us
@@ -25,82 +25,85 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often the states of JOBs that may change by mere time are looked at.
+# Interval of checking JOBs whose state changes by the mere passing of time.
 TICK_S = 0.5
-# After a standstill of so long, what has happened meanwhile is heard before time counts.
+# After a suspension of this length, events that wait are handled before the elapsed time counts as rest.
 STANDSTILL_S = 1.0
-# A JOB whose logs are complete is finished after so long without a change (format page 1).
+# A JOB whose logs are complete is finished after this time without a change (format page 1).
 FINISHED_AFTER_S = 2.0
-# How often it is looked whether a process still has the NPU open.
+# Interval of checking whether a process has the NPU open: each check walks /proc.
 NPU_LOOK_S = 5.0
 
 
 class JobStateTracker:
-    """One JOB's changes and what a survey found.
+    """State machine of one JOB: its changes, and the result of the last survey.
 
-    open → finished  nothing changed for FINISHED_AFTER_S, and a survey since then found everything complete
-    open → quiet     nothing changed for `quiet_after_s`, and no process that may write has the NPU open
-    quiet → finished a survey found everything complete
-    finished, quiet → open   a change
-    any → removed    the directory is gone
+    open → finished          nothing changed for FINISHED_AFTER_S, and a survey since then found all logs complete
+    open → quiet             nothing changed for `quiet_after_s`, and no process that may write has the NPU open
+    quiet → finished         a survey found all logs complete
+    finished, quiet → open   something changed
+    any → removed            the directory is gone
+
+    All times are of the monotonic clock. Rest is counted only up to the time until which changes would have been seen:
+    a daemon that was suspended must not take its own absence for the JOB's rest.
     """
 
     def __init__(self, changed: float, quiet_after_s: float) -> None:
-        self._changed = changed  # of the newest change
+        self._changed = changed  # time of the newest change
         self._quiet_after_s = quiet_after_s
-        self._seen_until = changed  # changes up to then would have been seen
+        self._seen_until = changed  # every change up to this time was seen
         self._complete: bool | None = None  # None: not surveyed since the newest change
-        self._npu_open = False
-        self._npu_looked = float("-inf")
-        self._removed = False
+        self._npu_open = False  # result of the last check for processes
+        self._npu_looked = float("-inf")  # time of that check
+        self._removed = False  # the directory is gone
 
-    def change(self, at: float) -> None:
-        """Something changed."""
+    def note_change(self, at: float) -> None:
+        """Record a change at the time `at`; surveys that began before it no longer count."""
         self._changed = max(self._changed, at)
         self._seen_until = max(self._seen_until, at)
         self._complete = None
 
-    def lose(self) -> None:
-        """Names are gone, which is no sign of work; what was waited for may be among them."""
+    def note_removed_names(self) -> None:
+        """Record that names are gone, which is no sign of work; logs that a survey waited for may be among them."""
         if not self._complete:
             self._complete = None
 
-    def see(self, until: float) -> None:
-        """Nothing else has changed until then."""
+    def note_seen_until(self, until: float) -> None:
+        """Record that every change up to that time was seen."""
         self._seen_until = max(self._seen_until, until)
 
-    def survey(self, *, complete: bool, begun: float) -> None:
-        """A survey that began then found all expected logs complete, or not."""
+    def note_survey(self, *, complete: bool, begun: float) -> None:
+        """Record the result of a survey that began at that time: all expected logs complete, or not."""
         if begun >= self._changed:
             self._complete = complete
 
-    def npu(self, is_open: bool, at: float) -> None:
-        """Whether a process that may write has the NPU open."""
+    def note_npu(self, is_open: bool, at: float) -> None:
+        """Record at the time `at` whether a process that may write has the NPU open."""
         self._npu_open = is_open
         self._npu_looked = at
 
-    def remove(self) -> None:
-        """The directory is gone."""
+    def mark_removed(self) -> None:
+        """Record that the directory is gone."""
         self._removed = True
 
     @property
     def wants_survey(self) -> bool:
-        """Whether it is time to look whether everything is complete."""
+        """True if a survey is due."""
         return not self._removed and self._complete is None and self.rest_s >= FINISHED_AFTER_S
 
     def wants_npu(self, now: float) -> bool:
-        """Whether the state depends on who has the NPU open, and that was not looked at lately."""
+        """Return True if the state depends on who has the NPU open and the last check is too old."""
         would_be_quiet = self.rest_s >= self._quiet_after_s and not self._complete
         return would_be_quiet and not self._removed and now - self._npu_looked >= NPU_LOOK_S
 
     @property
     def is_settled(self) -> bool:
-        """Whether the state stays as it is until something changes."""
+        """True if the state stays as it is until something changes."""
         return self._removed or (self._complete is not None and self.state is not JobState.OPEN)
 
     @property
     def state(self) -> JobState:
-        """What the JOB is doing."""
+        """State of the JOB now."""
         if self._removed:
             return JobState.REMOVED
         if self._complete and self.rest_s >= FINISHED_AFTER_S:
@@ -111,59 +114,62 @@ class JobStateTracker:
 
     @property
     def rest_s(self) -> float:
-        """How long nothing changed, as far as it was seen."""
+        """Seconds without a change, up to the time until which changes were seen."""
         return self._seen_until - self._changed
 
 
-# What may have happened to names: None for anything to any of them; where none is named, some may be gone.
+# Changes by path. None: any name may have changed. Empty: some names may be gone.
 Touches = Optional["Mapping[bytes, FileEvent]"]
 
 
 class JobListener(Protocol):
-    """Who wants to know; called on the loop, and must not block."""
+    """Listener of the registry. It is called on the loop, and must not block."""
 
     def job_changed_state(self, job: FollowedJob) -> None:
-        """The JOB is new or has another state."""
+        """Handle a JOB that is new or has another state."""
 
     def names_changed(self, job: FollowedJob, touches: Touches) -> None:
-        """These names of the JOB may have changed."""
+        """Handle changes of these names of the JOB."""
 
 
 @dataclass(eq=False)
 class FollowedJob:
-    """A JOB directory, or another source's collection."""
+    """JOB directory, or another source's collection, and its state."""
 
     place: FolderPlace
     made_wall_us: int
     changed_wall_us: int
     activity: JobStateTracker
-    is_scanned: bool  # its changes are found by looking, in no order
-    profiling: Profiling | None = None  # what its program was told, where that is known
-    next_survey: float = float("-inf")  # monotonic
+    is_scanned: bool  # its changes are found by scanning, which gives them in no order
+    profiling: Profiling | None = None  # the program's profiling settings, where they are known
+    next_survey: float = float("-inf")  # monotonic time before which no survey begins
 
     def __post_init__(self) -> None:
         source = source_of(self.place.name)
         assert source is not None, "only a source's collections are found"
         self.source = source
         self.name = self.place.name.decode("utf-8", "backslashreplace")
-        # By the clock that dated it: a board may wake in 1970 and have its clock set while the program runs.
+        # Taken now, by the clock that dated the directory: a board may boot in 1970 and have its clock set while the
+        # program runs.
         self.made_since_boot_us = since_boot_us(self.made_wall_us)
-        self.state = self.activity.state  # as it was last told
+        self.state = self.activity.state  # as listeners last heard it
 
 
 class JobRegistry:
-    """Takes what the watch sees, and tells listeners of JOBs, names and states."""
+    """Table of all known JOBs. The discovery reports changes to it, and it notifies the listeners."""
 
     def __init__(self, clock: DaemonClock, quiet_after_s: float) -> None:
         self.quiet_after_s = quiet_after_s
         self._clock = clock
+        # The JOBs whose directories exist.
         self._jobs: dict[FolderPlace, FollowedJob] = {}
+        # JOBs whose state may change by time; a dict, so that order stays and removal is cheap.
         self._unsettled: dict[FollowedJob, None] = {}
-        self._listeners: dict[JobListener, Callable[[], object]] = {}  # each with what is called after a telling
-        self._busy = asyncio.Event()
-        self._strangers: set[FollowedJob] = set()  # JOBs that were never looked at
-        self._knows_all = asyncio.Event()
-        self._knows_all.set()
+        self._listeners: dict[JobListener, Callable[[], object]] = {}  # each with what is called after it
+        self._busy = asyncio.Event()  # set while some JOB is unsettled
+        self._unexamined: set[FollowedJob] = set()  # JOBs whose state was never examined
+        self._all_examined = asyncio.Event()  # set while there are no unexamined JOBs
+        self._all_examined.set()
 
     @property
     def jobs(self) -> list[FollowedJob]:
@@ -171,30 +177,30 @@ class JobRegistry:
         return sorted(self._jobs.values(), key=lambda job: (job.made_wall_us, job.name))
 
     def has(self, place: FolderPlace) -> bool:
-        """Whether the JOB is known."""
+        """Return True if the JOB is known."""
         return place in self._jobs
 
     def rest_s(self, job: FollowedJob) -> float:
-        """How long nothing changed in a JOB, as far as it was seen."""
-        self._see(job)
+        """Return the seconds without a change in a JOB, up to the time until which changes were seen."""
+        self._note_seen_now(job)
         return job.activity.rest_s
 
     def add_listener(self, listener: JobListener, wake: Callable[[], object] = bool) -> None:
-        """Tell it what happens from now on, and call `wake` after each telling."""
+        """Notify the listener of everything from now on, and call `wake` after each notification."""
         self._listeners[listener] = wake
 
     def remove_listener(self, listener: JobListener) -> None:
-        """Tell it nothing more."""
+        """Notify the listener no more."""
         del self._listeners[listener]
 
-    async def know_all(self) -> None:
-        """Wait until each JOB's state was looked at once, but not for long: there may be very many."""
+    async def wait_until_examined(self) -> None:
+        """Wait until each JOB's state was examined once, at most KNOW_ALL_S: there may be very many JOBs."""
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._knows_all.wait(), KNOW_ALL_S)
+            await asyncio.wait_for(self._all_examined.wait(), KNOW_ALL_S)
 
-    # What the watch sees
+    # What the discovery reports
 
-    def found(
+    def add_job(
         self,
         place: FolderPlace,
         made_wall_us: int,
@@ -203,112 +209,115 @@ class JobRegistry:
         is_scanned: bool,
         profiling: Profiling | None = None,
     ) -> None:
-        """There is a JOB directory that was not known."""
-        now = moment(self._clock)
-        activity = JobStateTracker(now.seen(changed_wall_us), self.quiet_after_s)
-        activity.see(now.monotonic)
+        """Add a JOB directory that was not known."""
+        now = read_clocks(self._clock)
+        activity = JobStateTracker(now.monotonic_of(changed_wall_us), self.quiet_after_s)
+        activity.note_seen_until(now.monotonic)
         job = self._jobs[place] = FollowedJob(place, made_wall_us, changed_wall_us, activity, is_scanned, profiling)
-        self._strangers.add(job)
-        self._knows_all.clear()
+        self._unexamined.add(job)
+        self._all_examined.clear()
         self._unsettle(job)
         _LOGGER.info("found %s, %s", os.fsdecode(place.directory), job.state.name.lower())
-        self._tell(lambda listener: listener.job_changed_state(job))
+        self._notify(lambda listener: listener.job_changed_state(job))
 
-    def gone(self, place: FolderPlace) -> None:
-        """A JOB directory is not there any more."""
+    def remove_job(self, place: FolderPlace) -> None:
+        """Remove a JOB whose directory is gone."""
         job = self._jobs.pop(place, None)
         if job:
-            job.activity.remove()
+            job.activity.mark_removed()
             self._unsettled.pop(job, None)
-            self._note_known(job)
-            self._tell_state(job)
+            self._note_examined(job)
+            self._notify_state(job)
 
-    def changed(self, place: FolderPlace, touches: Touches) -> None:
-        """These names may have changed; a JOB from which names only go is not at work."""
+    def note_changes(self, place: FolderPlace, touches: Touches) -> None:
+        """Record changes of these names. Names that only go away do not make a JOB open."""
         job = self._jobs.get(place)
         if job is None:
             return
-        if touches is None or any(touch.has_content for touch in touches.values()):
-            now = moment(self._clock)
+        if touches is None or any(touch.brings_content for touch in touches.values()):
+            now = read_clocks(self._clock)
             job.changed_wall_us = now.wall_us
-            job.activity.change(now.monotonic)
+            job.activity.note_change(now.monotonic)
         else:
-            job.activity.lose()
+            job.activity.note_removed_names()
         self._unsettle(job)
-        self._tell_state(job)
-        self._tell(lambda listener: listener.names_changed(job, touches))
+        self._notify_state(job)
+        self._notify(lambda listener: listener.names_changed(job, touches))
 
-    def seen(self, place: FolderPlace, until: float) -> None:
-        """Whatever changed in the JOB until then was told."""
+    def note_seen_until(self, place: FolderPlace, until: float) -> None:
+        """Record that every change in the JOB up to that time was reported."""
         job = self._jobs.get(place)
         if job:
-            job.activity.see(until)
+            job.activity.note_seen_until(until)
 
     # States
 
-    async def keep_states(self) -> None:
+    async def update_states(self) -> None:
         """Let JOBs become finished or quiet as time passes. Runs until cancelled."""
         while True:
             await self._busy.wait()
+            # Newest changes first: surveys of many old JOBs must not delay the state of the one that runs now.
             for job in sorted(self._unsettled, key=lambda each: -each.changed_wall_us):
-                await self._look_at(job)
+                await self._examine(job)
             if not self._unsettled:
                 self._busy.clear()
             begun = self._clock.monotonic()
             await self._clock.sleep(TICK_S)
+            # The machine was suspended, or the loop was blocked: give the events that wait one more tick.
             if self._clock.monotonic() > begun + STANDSTILL_S:
                 await self._clock.sleep(TICK_S)
 
-    async def _look_at(self, job: FollowedJob) -> None:
+    async def _examine(self, job: FollowedJob) -> None:
         now = self._clock.monotonic()
-        self._see(job)
+        self._note_seen_now(job)
         if job.activity.wants_survey and now >= job.next_survey:
             await self._survey(job)
         if job.activity.wants_npu(now):
             is_open = await asyncio.to_thread(is_npu_open, job.made_since_boot_us)
-            job.activity.npu(is_open=bool(is_open), at=now)
-        self._tell_state(job)
-        self._note_known(job)
+            job.activity.note_npu(is_open=bool(is_open), at=now)
+        self._notify_state(job)
+        self._note_examined(job)
         if job.activity.is_settled:
             self._unsettled.pop(job, None)
 
-    def _see(self, job: FollowedJob) -> None:
-        """What changes with an event has not changed until now."""
+    def _note_seen_now(self, job: FollowedJob) -> None:
+        """Record that nothing changed until now, for a JOB whose changes arrive as events."""
         if not job.is_scanned:
-            job.activity.see(self._clock.monotonic())
+            job.activity.note_seen_until(self._clock.monotonic())
 
     async def _survey(self, job: FollowedJob) -> None:
-        """Find out whether the JOB has ended, a slice at a time, so that no thread is held for long."""
+        """Find out if the JOB has ended, a slice at a time, so that no thread of the root is held for long."""
         begun = self._clock.monotonic()
         looks, verdict = _has_ended(job), None
         with suppress(NoAnswerError):
             while verdict is None and job.activity.wants_survey:
                 verdict = await in_time(job.place.root, _next_verdict, looks)
         if verdict is not None:
-            job.activity.survey(complete=verdict, begun=begun)
+            job.activity.note_survey(complete=verdict, begun=begun)
         ended = self._clock.monotonic()
+        # Surveys of one JOB take SURVEY_SHARE of the time at most: a JOB may hold a million names.
         job.next_survey = ended + (ended - begun) / SURVEY_SHARE
 
-    def _note_known(self, job: FollowedJob) -> None:
-        self._strangers.discard(job)
-        if not self._strangers:
-            self._knows_all.set()
+    def _note_examined(self, job: FollowedJob) -> None:
+        self._unexamined.discard(job)
+        if not self._unexamined:
+            self._all_examined.set()
 
     def _unsettle(self, job: FollowedJob) -> None:
         self._unsettled[job] = None
         self._busy.set()
 
-    def _tell(self, tell: Callable[[JobListener], None]) -> None:
+    def _notify(self, call: Callable[[JobListener], None]) -> None:
         for listener, wake in self._listeners.items():
-            tell(listener)
+            call(listener)
             wake()
 
-    def _tell_state(self, job: FollowedJob) -> None:
+    def _notify_state(self, job: FollowedJob) -> None:
         if job.state is job.activity.state:
             return
         job.state = job.activity.state
         _LOGGER.info("%s is %s", job.name, job.state.name.lower())
-        self._tell(lambda listener: listener.job_changed_state(job))
+        self._notify(lambda listener: listener.job_changed_state(job))
 
 
 def _has_ended(job: FollowedJob) -> Iterator[bool | None]:
@@ -317,7 +326,7 @@ def _has_ended(job: FollowedJob) -> Iterator[bool | None]:
 
 
 def _next_verdict(looks: Iterator[bool | None]) -> bool | None:
-    """What so many looks more decide. Blocks."""
+    """Return the first verdict within the next SURVEY_NAMES names, None if there is none, False on errors. Blocks."""
     try:
         return next((verdict for verdict in itertools.islice(looks, SURVEY_NAMES) if verdict is not None), None)
     except (OSError, JobGone):

@@ -1,4 +1,4 @@
-"""The gRPC server: its options, its services, its end."""
+"""The gRPC server: the Board and Health services, the options, start and stop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from profagentd.limits import (
     STREAMS_OF_A_CONNECTION,
     WINDOW_BYTES,
 )
-from profagentd.loop import NoAnswerError, in_time, moment, until_first
+from profagentd.loop import NoAnswerError, in_time, read_clocks, until_first
 from profagentd.sources.files import JobGone
 from profagentd.sources.walk import Measure, measure
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from profagentd.access import AccessControl
     from profagentd.examine import Examiner
     from profagentd.follow.registry import JobRegistry
-    from profagentd.follow.watcher import Watch
+    from profagentd.follow.watcher import LogDiscovery
     from profagentd.loop import DaemonClock
     from profagentd.retention.reaper import RetentionKeeper
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 def address_of(peer: str) -> str:
-    """The address that a client calls from, of gRPC's name of a peer: without the port."""
+    """Return the address of a client, without the port, from gRPC's name of the peer."""
     return peer if peer.startswith("unix:") else peer.rpartition(":")[0]
 
 
@@ -70,12 +70,12 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Servicer(BoardServicer):
-    """The service Board, as board.proto has it."""
+    """Service Board, as defined in board.proto."""
 
     def __init__(
         self,
         board: JobRegistry,
-        watch: Watch,
+        watch: LogDiscovery,
         clock: DaemonClock,
         retention: RetentionKeeper,
         identity: wire.Description,
@@ -93,51 +93,51 @@ class Servicer(BoardServicer):
         self._identity = identity
         self._simulated = simulated
         self._streams: dict[ClientStream, str] = {}  # each with its client: a certificate's fingerprint, or an address
-        self._left = asyncio.Event()  # a stream is over
-        self._is_draining = False
-        self.quota = Quota()
+        self._stream_ended = asyncio.Event()  # set when a stream ends, for `drain`
+        self._is_draining = False  # streams end once their clients have everything
+        self.quota = Quota()  # shared by all streams
 
     async def ready(self) -> None:
-        """Wait until the JOBs that there are have been found and looked at."""
+        """Wait until the existing JOBs are found and examined."""
         await self._watch.ready.wait()
-        await self.board.know_all()
+        await self.board.wait_until_examined()
 
     def catch_up(self) -> None:
-        """Take the kernel's events that wait: what they tell has happened before."""
+        """Handle the kernel's events that wait: the changes that they report came before this call."""
         self._watch.catch_up()
 
     @property
     def has_searched(self) -> bool:
-        """Return True if no directory is known in which JOBs may be and were not looked for."""
+        """True if no search for JOBs is due or under way."""
         return self._watch.has_searched
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """Number of open streams."""
         return len(self._streams)
 
     async def drain(self) -> None:
-        """Send each client what there is for it, and say goodbye; return when all have left."""
+        """Let each stream end once its client has everything; return when all have ended."""
         self._is_draining = True
         for stream in self._streams:
             stream.drain()
         while self._streams:
-            self._left.clear()
-            await self._left.wait()
+            self._stream_ended.clear()
+            await self._stream_ended.wait()
 
     def close(self, reason: str = STOPPING) -> None:
-        """Say goodbye to every client."""
+        """Send each client a Goodbye."""
         for stream in self._streams:
             stream.close(reason)
 
     def describe(self) -> wire.Description:
-        """The board and its daemon now."""
+        """Return the description of the board and its daemon now."""
         description = wire.Description(
             daemon_version=__version__,
             protocol=messages.protocol(),
             capabilities=messages.CAPABILITIES,
             simulated=self._simulated,
-            clocks=messages.clocks(moment(self.clock)),
+            clocks=messages.clocks(read_clocks(self.clock)),
             roots=[messages.text(root) for root in self._watch.roots],
             retention=messages.retention(self.retention.policy),
             insecure=self._access.insecure,
@@ -146,20 +146,20 @@ class Servicer(BoardServicer):
         return description
 
     async def Describe(self, _request: wire.DescribeRequest, _context: Any) -> wire.Description:
-        """Who the board is."""
+        """Answer the RPC of this name: identity, versions, clocks, roots."""
         return self.describe()
 
     async def SyncClock(self, _request: wire.SyncClockRequest, _context: Any) -> wire.SyncClockReply:
-        """Both clocks, twice."""
-        received = messages.clocks(moment(self.clock))
-        return wire.SyncClockReply(received=received, sent=messages.clocks(moment(self.clock)))
+        """Answer with both clocks at receipt and at sending."""
+        received = messages.clocks(read_clocks(self.clock))
+        return wire.SyncClockReply(received=received, sent=messages.clocks(read_clocks(self.clock)))
 
     async def Examine(self, _request: wire.ExamineRequest, _context: Any) -> wire.Examination:
-        """Facts for a diagnosis."""
+        """Answer with the facts for a diagnosis."""
         return await self._examiner.examine()
 
     async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
-        """How much a JOB holds."""
+        """Answer with the number of a JOB's files, inferences and bytes."""
         await self._watch.ready.wait()
         job = next((each for each in self.board.jobs if each.name == request.name), None)
         found = Measure(0, 0, 0, is_all=False)
@@ -177,7 +177,7 @@ class Servicer(BoardServicer):
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
         self, request_iterator: AsyncIterator[wire.ClientMessage], context: Any
     ) -> None:
-        """The live copy for one client."""
+        """Serve one client's stream until it ends. Refusals end it with their status."""
         caller = caller_of(context)
         stream = ClientStream(self, request_iterator, context.write, caller)
         refusal: Refusal | None = None
@@ -189,11 +189,11 @@ class Servicer(BoardServicer):
         except DamagedError as error:
             refusal = Refusal(Fault.DAMAGED, str(error))
         except grpc.aio.InternalError:
-            # gRPC's word for a message that was under way when the client left.
+            # gRPC raises this for a message that was being written when the client left.
             _LOGGER.info("%s left while it was sent to", peer_of(context))
         finally:
             self._streams.pop(stream, None)
-            self._left.set()
+            self._stream_ended.set()
         if refusal:
             _LOGGER.warning("stream of %s refused: %s", peer_of(context), refusal)
             await context.abort(grpc.StatusCode[refusal.fault.value], str(refusal))
@@ -208,28 +208,28 @@ class Servicer(BoardServicer):
             stream.drain()
 
 
-# Empty: the server as a whole.
+# The empty name stands for the server as a whole.
 _SERVICES = frozenset(("", "profagent_wire.v1.Board"))
 
 
 class Health(HealthServicer):
-    """SERVING from the start to `stop`."""
+    """Service grpc.health.v1: SERVING from the start until `stop`."""
 
     def __init__(self) -> None:
-        self._stopping = asyncio.Event()
+        self._stopping = asyncio.Event()  # set once, when the daemon begins to end
 
     def stop(self) -> None:
-        """The daemon is about to end."""
+        """Report NOT_SERVING from now on."""
         self._stopping.set()
 
     async def Check(self, request: HealthCheckRequest, context: Any) -> HealthCheckResponse:
-        """The status now."""
+        """Answer with the present status."""
         if request.service not in _SERVICES:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
         return self._response(request.service)
 
     async def Watch(self, request: HealthCheckRequest, _context: Any) -> AsyncIterator[HealthCheckResponse]:
-        """The status now, and when it changes."""
+        """Send the present status, and the next one when it changes."""
         yield self._response(request.service)
         await self._stopping.wait()
         if request.service in _SERVICES:
@@ -254,7 +254,10 @@ _PROBE_S = 1.0
 
 
 def check_address(address: str) -> None:
-    """Raises DaemonError, with the kernel's reason, where `HOST:PORT` or `unix:PATH` cannot be listened on."""
+    """Check that `HOST:PORT` or `unix:PATH` can be listened on. Raises DaemonError with the kernel's reason.
+
+    gRPC does not report that reason itself.
+    """
     try:
         if address.startswith("unix:"):
             _check_path(address[len("unix:") :])
@@ -274,7 +277,7 @@ def check_address(address: str) -> None:
 
 
 def _check_path(path: str) -> None:
-    """A socket that nobody serves is replaced."""
+    """Check the path of a Unix socket. A socket that nobody serves is no obstacle: gRPC replaces it."""
     if not os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, "its directory is not there, or not to be written")
     if os.path.lexists(path) and not (os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode)):
@@ -286,14 +289,17 @@ def _check_path(path: str) -> None:
 
 
 class CheckedMessages(grpc.aio.ServerInterceptor):
-    """Gives Follow its codecs; a message that is damaged raises DamagedError where it is read."""
+    """Interceptor that gives Follow its codecs with a checksum.
+
+    A damaged message raises DamagedError when it is read.
+    """
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> _Handler | None:
-        """The method's handler; gRPC calls it for every call, of whatever service."""
+        """Return the method's handler. gRPC calls this for each call of each service."""
         handler: Any = await continuation(handler_call_details)
         if handler is None or handler.stream_stream is None:
             return handler  # type: ignore[no-any-return]  # gRPC's own
@@ -302,7 +308,7 @@ class CheckedMessages(grpc.aio.ServerInterceptor):
         )
 
 
-# Both sides ping each 10 s, also when nothing is called; gRPC cuts off who pings more often than it was told to expect.
+# Both sides ping at this interval, also between calls. gRPC disconnects a peer that pings more often than expected.
 KEEPALIVE_MS = 10_000
 
 _OPTIONS = [
@@ -315,7 +321,7 @@ _OPTIONS = [
     ("grpc.max_allowed_incoming_connections", CONNECTIONS),
     ("grpc.max_concurrent_streams", STREAMS_OF_A_CONNECTION),
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
-    # What is on its way to or from a client is bounded by a window that does not grow with the link's speed.
+    # The bytes under way to or from a client are bounded by a window that does not grow with the link's speed.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
     ("grpc.experimental.tcp_read_chunk_size", READ_BYTES),
@@ -326,20 +332,20 @@ _OPTIONS = [
 
 
 class Server:
-    """Serves from `start` to `stop`."""
+    """gRPC server behind its front. It serves from `start` to `stop`."""
 
     def __init__(self, servicer: Servicer, access: AccessControl, credentials: grpc.ServerCredentials | None) -> None:
-        """Each call passes `access`. Without credentials what is sent can be read by others."""
+        """Check each call with `access`. Without credentials the connection is not encrypted."""
         self._servicer = servicer
         self._credentials = credentials
         self._health = Health()
-        self._front: Front | None = None  # before a Unix socket there is none: whoever reaches it is on the board
+        self._front: Front | None = None  # none for a Unix socket: its clients are on the board
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(access, CheckedMessages()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)
 
     async def start(self, address: str) -> str:
-        """Listen; the address, with the port that it got. Raises DaemonError when it cannot be had."""
+        """Listen; return the address with the port in use. Raises DaemonError where that fails."""
         check_address(address)
         if address.startswith("unix:"):
             await self._serve(address)
@@ -347,6 +353,7 @@ class Server:
         try:
             self._front = Front(tls=self._credentials is not None)
             await self._serve(f"unix:{self._front.path}")
+            # The path goes before the front accepts: nobody may reach gRPC past the front's limits.
             self._front.hide()
             return f"{address.rpartition(':')[0]}:{self._front.listen(address)}"
         except OSError as error:
@@ -367,15 +374,16 @@ class Server:
         await self._server.start()
 
     async def drain(self) -> None:
-        """Say goodbye to each client that has what there is; return when all have left."""
+        """Send a Goodbye to each client once it has everything; return when all have left."""
         self._health.stop()
         await self._servicer.drain()
 
     async def stop(self) -> None:
-        """Say goodbye to clients, and end; once more does nothing."""
+        """Send a Goodbye to all clients, and end. A second call does nothing."""
         self._health.stop()
         self._servicer.close()
         if self._front is not None:
+            # No new connections while streams end. The front itself still carries the Goodbyes.
             self._front.close_door()
         await self._server.stop(STOP_S)
         if self._front is not None:

@@ -1,4 +1,4 @@
-"""Finding JOB directories, and what changes in them, by events of the kernel where there are any, else by looking."""
+"""Discovery of JOB directories and of changes in them: by the kernel's events where there are any, else by scanning."""
 
 from __future__ import annotations
 
@@ -27,56 +27,58 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
+# Shortest pause between two rounds of scans.
 MIN_PAUSE_S = 0.03
-# A JOB that did not change for so long is looked at in turn with others like it, one in each round.
+# JOBs that did not change for this long are scanned in turn, one in each round.
 RESTING_S = 60.0
 # File times have the grain of the kernel's tick, 10 ms at most; a file written within it may be written again.
 SLACK_NS = 50_000_000
-# How often JOBs are looked for everywhere: as a safety net beside events, and where there are none.
+# Interval of searching all roots for JOBs: as a safety net beside events, and where there are no events.
 SEARCH_S = 5.0
-SEARCH_UNNOTICED_S = 0.5
+SEARCH_WITHOUT_EVENTS_S = 0.5
 
 
 @dataclass
-class Scanned:
-    """What one look gave."""
+class ScanResult:
+    """Result of one scan."""
 
     touches: dict[bytes, FileEvent]
-    is_all: bool = False  # anything may have changed; `touches` does not tell
-    names_changed: bool = False  # names were made or removed
-    cpu_s: float = 0.0
+    may_be_anything: bool = False  # any name may have changed; `touches` is empty
+    names_changed: bool = False  # names were created or removed
+    cpu_s: float = 0.0  # processor time of the scanning thread
 
 
-class _Seen(NamedTuple):
+class _ScannedFile(NamedTuple):
     inode: int
     size: int
     ctime_ns: int
 
 
 class DirectoryScan:
-    """One directory, looked at again and again by one thread at a time. The first look gives no touches.
+    """Repeated scan of one directory, by one thread at a time. The first scan reports no changes.
 
-    Nothing is kept for each file but for those changed within the last moments: a file counts as changed when its ctime
-    is not before the newest one seen. The clock that writes these times decides, whoever keeps it; when it is seen to
-    go back, anything may have changed.
+    Only files that changed within the last moments are remembered: a file counts as changed when its ctime is not
+    before the newest ctime seen. So the clock that writes these times decides, even if it is a file server's. When that
+    clock goes back, anything may have changed.
     """
 
     def __init__(self, place: FolderPlace, inside: bytes = b"", without: tuple[bytes, ...] = ()) -> None:
-        """`without`: names of subdirectories that are looked at by themselves."""
+        """Scan the directory `inside` a collection; `without` names subdirectories that have scans of their own."""
         self._place = place.below(inside)
         self._inside = inside
         self._without = without
-        self._newest_ns: int | None = None
-        self._recent: dict[bytes, _Seen] = {}
+        self._newest_ns: int | None = None  # newest ctime seen; None before the first scan
+        self._recent: dict[bytes, _ScannedFile] = {}  # files with a ctime within SLACK_NS of the newest
+        # Time and inode of the directory at the last scan: another inode is another directory under the same path.
         self._directory_ns: int | None = None
         self._inode = 0
 
-    def scan(self) -> Scanned:
-        """Paths of files that changed since the last call. OSError when the directory cannot be read."""
+    def scan(self) -> ScanResult:
+        """Return the paths of files that changed since the last call. Raises OSError where that cannot be read."""
         descriptor = self._open()
         if descriptor is None:
             was_there, self._directory_ns, self._newest_ns = self._directory_ns is not None, None, None
-            return Scanned({}, is_all=was_there)
+            return ScanResult({}, may_be_anything=was_there)
         try:
             status = os.fstat(descriptor)
             before_ns, self._directory_ns = self._directory_ns, status.st_mtime_ns
@@ -87,12 +89,12 @@ class DirectoryScan:
         finally:
             os.close(descriptor)
         if before_ns is None:
-            return Scanned({}, is_all=bool(self._inside))
-        is_all = went_back or len(touches) > NAMES_LIMIT
-        return Scanned({} if is_all else touches, is_all, self._directory_ns != before_ns)
+            return ScanResult({}, may_be_anything=bool(self._inside))
+        may_be_anything = went_back or len(touches) > NAMES_LIMIT
+        return ScanResult({} if may_be_anything else touches, may_be_anything, self._directory_ns != before_ns)
 
     def _open(self) -> int | None:
-        """None where there is no such directory inside a JOB."""
+        """Open the directory; return None where a JOB has no such subdirectory."""
         try:
             return open_directory(self._place)
         except (FileNotFoundError, NotADirectoryError):
@@ -108,7 +110,7 @@ class DirectoryScan:
             if status.st_ctime_ns < since_ns:
                 continue
             newest_ns = max(newest_ns, status.st_ctime_ns)
-            seen = _Seen(status.st_ino, status.st_size, status.st_ctime_ns)
+            seen = _ScannedFile(status.st_ino, status.st_size, status.st_ctime_ns)
             if before.get(name) != seen and len(touches) <= NAMES_LIMIT:
                 touches[os.path.join(self._inside, name)] = FileEvent.WRITTEN
             if seen.ctime_ns >= newest_ns - SLACK_NS:
@@ -121,44 +123,47 @@ class DirectoryScan:
         found = []
         with os.scandir(descriptor) as entries:
             for entry in entries:
-                with suppress(OSError):  # it has just gone
+                with suppress(OSError):  # the file has just been removed
                     status, name = entry.stat(follow_symlinks=False), os.fsencode(entry.name)
                     if not (name in self._without and stat.S_ISDIR(status.st_mode)):
                         found.append((name, status))
         return found
 
 
-def scan_job(scans: Sequence[DirectoryScan]) -> Scanned:
-    """Paths inside a JOB that changed since the last call. OSError when the JOB cannot be read."""
-    begun_s = time.thread_time()
-    all_of_it = Scanned({})
+def scan_job(scans: Sequence[DirectoryScan]) -> ScanResult:
+    """Return the changes inside a JOB since the last call, of all its directories.
+
+    Raises OSError if it cannot be read.
+    """
+    started_s = time.thread_time()
+    result = ScanResult({})
     for each in scans:
         scanned = each.scan()
-        all_of_it.touches.update(scanned.touches)
-        all_of_it.is_all |= scanned.is_all
-        all_of_it.names_changed |= scanned.names_changed
-    all_of_it.cpu_s = time.thread_time() - begun_s
-    return all_of_it
+        result.touches.update(scanned.touches)
+        result.may_be_anything |= scanned.may_be_anything
+        result.names_changed |= scanned.names_changed
+    result.cpu_s = time.thread_time() - started_s
+    return result
 
 
 class ScanRounds:
-    """The JOBs that are looked at, and when."""
+    """Scanned JOBs of one root, and the loop that scans them in rounds."""
 
     def __init__(self, clock: DaemonClock, board: JobRegistry, sharers: Sized) -> None:
-        """`sharers`: those who divide the core's share between them, this one counted."""
+        """Share the allowed processor time with the other rounds in `sharers`, which include this one."""
         self._sharers = sharers
         self._clock = clock
         self._board = board
-        self._scans: dict[FolderPlace, list[DirectoryScan]] = {}
-        self._changed: dict[FolderPlace, float] = {}
-        self._resting_turn = 0
-        self._wake = asyncio.Event()
+        self._scans: dict[FolderPlace, list[DirectoryScan]] = {}  # one for each directory of a JOB
+        self._changed: dict[FolderPlace, float] = {}  # monotonic time of each JOB's last change
+        self._resting_turn = 0  # counts up, to choose the resting JOB of a round
+        self._wake = asyncio.Event()  # set while there are JOBs to scan
 
     async def add(self, place: FolderPlace) -> None:
-        """Look at this JOB from now on."""
+        """Scan this JOB from now on."""
         directories = directories_of(place)
         scans = [DirectoryScan(place, each, () if each else directories) for each in directories]
-        # Where this fails, the first look that succeeds will tell of everything.
+        # Where this fails, the first scan that succeeds reports that anything may have changed.
         with suppress(OSError):
             await on_disk(place.root, scan_job, scans)
         self._scans[place] = scans
@@ -166,19 +171,20 @@ class ScanRounds:
         self._wake.set()
 
     def drop(self, place: FolderPlace) -> None:
-        """Look no more."""
+        """Scan this JOB no more."""
         self._scans.pop(place, None)
         self._changed.pop(place, None)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Scan until cancelled."""
         while True:
             await self._wake.wait()
             cpu_s = 0.0
             for place in self._due():
-                cpu_s += await self._look(place)
+                cpu_s += await self._scan(place)
             if not self._scans:
                 self._wake.clear()
+            # The pause keeps all rounds together at LOOKING_SHARE of a core, however large the directories are.
             await self._clock.sleep(max(MIN_PAUSE_S, cpu_s * len(self._sharers) / LOOKING_SHARE - cpu_s))
 
     def _due(self) -> list[FolderPlace]:
@@ -190,28 +196,32 @@ class ScanRounds:
             due.append(list(resting)[self._resting_turn % len(resting)])
         return due
 
-    async def _look(self, place: FolderPlace) -> float:
+    async def _scan(self, place: FolderPlace) -> float:
         begun = self._clock.monotonic()
         try:
             scanned = await on_disk(place.root, scan_job, self._scans[place])
         except OSError:
-            return 0.0  # it is gone, which the search will tell, or cannot be read, which its clients are told
+            return 0.0  # it is gone, which the search finds, or unreadable, which streams report
         if place not in self._scans:
             return scanned.cpu_s
-        if scanned.is_all or scanned.touches or scanned.names_changed:
+        if scanned.may_be_anything or scanned.touches or scanned.names_changed:
             self._changed[place] = begun
-        if scanned.is_all:
-            self._board.changed(place, None)
+        if scanned.may_be_anything:
+            self._board.note_changes(place, None)
         elif scanned.touches:
-            self._board.changed(place, scanned.touches)
+            self._board.note_changes(place, scanned.touches)
         if scanned.names_changed:
-            self._board.changed(place, {})
-        self._board.seen(place, begun)
+            self._board.note_changes(place, {})
+        self._board.note_seen_until(place, begun)
         return scanned.cpu_s
 
 
-class Watch:
-    """Tells the board of JOBs that come and go and of names that change in them."""
+class LogDiscovery:
+    """Finder of JOBs below the roots, and reporter of changed names in them to the registry.
+
+    Each directory is watched before it is listed, and a JOB before it is reported. So nothing that happens between two
+    steps is missed; at worst it is seen twice.
+    """
 
     def __init__(
         self,
@@ -223,26 +233,32 @@ class Watch:
         scan: bool,
         acl_json: Sequence[str] = (),
     ) -> None:
-        """`acl_json`: patterns of files that tell what programs record, instead of the usual places."""
+        """Search `roots` down to `depth` levels, by events unless `scan`.
+
+        `acl_json`: patterns of files with the programs' profiling settings, instead of the usual places.
+        """
         self.roots = roots
-        self.ready = asyncio.Event()  # the JOBs that there are have been found once
+        self.ready = asyncio.Event()  # set once the existing JOBs are found
         self.depth = depth
-        self.acl_json = acl_json  # for JOBs that come
+        self.acl_json = acl_json  # applies to JOBs that are found later
         self._clock = clock
         self._board = board
         self._inotify = None if scan else self._new_inotify()
-        self._rounds: dict[bytes, ScanRounds] = {}
-        self._jobs: dict[bytes, FolderPlace] = {}  # by name
-        self._doubles: set[FolderPlace] = set()
-        self._missing: set[FolderPlace] = set()
-        self._wanted: dict[bytes, set[FolderPlace]] = {}
-        self._wakes: dict[bytes, asyncio.Event] = {}
-        self._unsearched = set(roots)
+        self._rounds: dict[bytes, ScanRounds] = {}  # by root
+        self._jobs: dict[bytes, FolderPlace] = {}  # known JOBs by name
+        self._duplicates: set[FolderPlace] = set()  # JOBs with the name of another; each is logged once
+        self._missing: set[FolderPlace] = set()  # roots that cannot be read
+        self._pending: dict[bytes, set[FolderPlace]] = {}  # by root: directories below which a search is due
+        self._wake_events: dict[bytes, asyncio.Event] = {}  # by root: set when something is pending
+        self._unsearched = set(roots)  # roots that were not searched even once
         self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
-        self._hurries: dict[bytes, asyncio.Event] = {}  # by root: a client waits for what is wanted to be searched
+        self._hurry_events: dict[
+            bytes, asyncio.Event
+        ] = {}  # by root: a client waits for what is pending to be searched
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Search and watch until cancelled."""
+        # A root that hangs must not hold up clients for ever.
         timer = asyncio.get_running_loop().call_later(READY_S, self.ready.set)
         try:
             if self._inotify:
@@ -256,103 +272,103 @@ class Watch:
                 self._inotify.close()
 
     def catch_up(self) -> None:
-        """Take the kernel's events that wait, and search at once where they tell of a directory."""
+        """Handle the kernel's events that wait, and let pending searches begin at once."""
         if self._inotify:
             self._inotify.catch_up()
-        for root, wanted in self._wanted.items():
-            if wanted:
-                self._hurries[root].set()
+        for root, pending in self._pending.items():
+            if pending:
+                self._hurry_events[root].set()
 
     @property
     def has_searched(self) -> bool:
-        """Return True if no search for JOBs is due or under way."""
-        return not self._searching and not any(self._wanted.values())
+        """True if no search for JOBs is due or under way."""
+        return not self._searching and not any(self._pending.values())
 
-    # What the events tell
+    # Reports of the kernel's events
 
-    def look_in(self, place: FolderPlace) -> None:
-        """A directory has come, or has gone: JOBs may have with it."""
-        if place.root in self._wanted:
-            self._wanted[place.root].add(place)
-            self._wakes[place.root].set()
+    def search_in(self, place: FolderPlace) -> None:
+        """Search below a directory that was created or removed."""
+        if place.root in self._pending:
+            self._pending[place.root].add(place)
+            self._wake_events[place.root].set()
 
-    def look_everywhere(self) -> None:
-        """Anything may have changed."""
+    def search_everywhere(self) -> None:
+        """Search all roots, and report for all JOBs that anything may have changed."""
         for place in self._jobs.values():
-            self._board.changed(place, None)
-        for root in self._wanted:
-            self.look_in(FolderPlace(root, b""))
+            self._board.note_changes(place, None)
+        for root in self._pending:
+            self.search_in(FolderPlace(root, b""))
 
-    def lost(self, place: FolderPlace) -> None:
-        """The directory of a JOB is gone."""
+    def remove_job(self, place: FolderPlace) -> None:
+        """Remove a JOB whose directory is gone."""
         if self._jobs.get(place.name) == place:
             del self._jobs[place.name]
             self._rounds[place.root].drop(place)
-            self._board.gone(place)
+            self._board.remove_job(place)
 
-    # Looking for JOBs
+    # Searching for JOBs
 
     async def _watch_root(self, root: bytes) -> None:
-        self._wanted[root], self._wakes[root], self._hurries[root] = set(), asyncio.Event(), asyncio.Event()
+        self._pending[root], self._wake_events[root], self._hurry_events[root] = set(), asyncio.Event(), asyncio.Event()
         rounds = self._rounds[root] = ScanRounds(self._clock, self._board, self._rounds)
         await until_first(self._search(root), rounds.run())
 
     async def _search(self, root: bytes) -> None:
-        self.look_in(FolderPlace(root, b""))
+        self.search_in(FolderPlace(root, b""))
         while True:
-            self._wakes[root].clear()
-            wanted, self._wanted[root] = self._wanted[root], set()
+            self._wake_events[root].clear()
+            pending, self._pending[root] = self._pending[root], set()
             begun = self._clock.monotonic()
             self._searching.add(root)
-            for place in sorted(wanted, key=lambda each: each.directory):
+            for place in sorted(pending, key=lambda each: each.directory):
                 await self._search_below(place)
             self._searching.discard(root)
             self._unsearched.discard(root)
             if not self._unsearched:
                 self.ready.set()
             pause_s = min(SEARCH_S, (self._clock.monotonic() - begun) / SEARCH_SHARE)
-            await until_first(self._clock.sleep(pause_s), self._hurries[root].wait())
-            self._hurries[root].clear()
-            await self._wait_for_wish(root)
+            await until_first(self._clock.sleep(pause_s), self._hurry_events[root].wait())
+            self._hurry_events[root].clear()
+            await self._wait_until_due(root)
 
-    async def _wait_for_wish(self, root: bytes) -> None:
+    async def _wait_until_due(self, root: bytes) -> None:
         has_events = self._inotify is not None and not self._inotify.is_exhausted and not self._missing
-        delay_s = SEARCH_S if has_events else SEARCH_UNNOTICED_S
-        timer = asyncio.get_running_loop().call_later(delay_s, self.look_in, FolderPlace(root, b""))
+        delay_s = SEARCH_S if has_events else SEARCH_WITHOUT_EVENTS_S
+        timer = asyncio.get_running_loop().call_later(delay_s, self.search_in, FolderPlace(root, b""))
         try:
-            await self._wakes[root].wait()
+            await self._wake_events[root].wait()
         finally:
             timer.cancel()
 
     async def _search_below(self, start: FolderPlace) -> None:
         found = await self._find_watched(start)
         if not start.path:
-            self._note_root(start, is_missing=start in found.unreadable)
+            self._note_root_state(start, is_missing=start in found.unreadable)
         gone = [each for each in self._jobs.values() if each.is_below(start) and each not in found.jobs]
         if gone and self._inotify:
-            self._inotify.catch_up()  # with what happened in them before
+            self._inotify.catch_up()  # so that the last changes inside them are reported before their end
         for place in gone:
             if self._inotify:
                 self._inotify.unwatch_job(place)
-            self.lost(place)
+            self.remove_job(place)
         for place in found.jobs:
             await self._adopt(place)
 
     async def _find_watched(self, start: FolderPlace) -> FoundCollections:
-        """What is below `start`; each directory was watched before it was looked at last, so nothing comes unseen."""
+        """Return the collections below `start`. Each directory was watched before it was listed, so none is missed."""
         while True:
             found = await on_disk(start.root, find_jobs, start, self.depth)
-            # A network's gives no events, and watching it would block here where it hangs.
+            # A network file system gives no events, and adding a watch would block the loop if it hangs.
             own = [place for place in found.directories if not is_remote(place.directory)]
             if not self._inotify or not self._inotify.watch_parents(own):
                 return found
 
     async def _adopt(self, place: FolderPlace) -> None:
-        """Watch a new JOB, then tell of it: whatever happens after the telling is noticed."""
+        """Watch a new JOB, then report it: whatever happens after the report is noticed."""
         known = self._jobs.setdefault(place.name, place)
         if known != place:
-            if place not in self._doubles:
-                self._doubles.add(place)
+            if place not in self._duplicates:
+                self._duplicates.add(place)
                 names = os.fsdecode(place.directory), os.fsdecode(known.directory)
                 _LOGGER.warning("%s has the name of %s and is not served", *names)
         elif not self._board.has(place):
@@ -362,15 +378,15 @@ class Watch:
             made_us, changed_us = await on_disk(place.root, job_times, place)
             now_us = self._clock.wall_us()
             profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
-            self._board.found(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
+            self._board.add_job(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
 
     def _watch_job(self, place: FolderPlace) -> bool:
-        """Have the JOB's changes noticed; False where they cannot be."""
+        """Watch the JOB by events; return False if it has to be scanned."""
         if self._inotify is None or is_remote(place.directory):
             return False
         return self._inotify.watch_job(place)
 
-    def _note_root(self, root: FolderPlace, *, is_missing: bool) -> None:
+    def _note_root_state(self, root: FolderPlace, *, is_missing: bool) -> None:
         if is_missing and root not in self._missing:
             _LOGGER.warning("%s cannot be read; it is served when it can", os.fsdecode(root.directory))
             self._missing.add(root)
