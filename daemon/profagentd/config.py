@@ -1,4 +1,4 @@
-"""What the daemon is told to do: by a TOML file, by files that name roots, and by its arguments, which win."""
+"""The daemon's settings: from a TOML file, from files that name roots, and from the arguments, which win."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
 ARGUMENTS = "the arguments"
 POLICIES = tuple(policy.name.lower() for policy in Retain)
 LOG_LEVELS = ("debug", "info", "warning", "error")
-# What the daemon writes itself.
+# Kinds of spools, which the daemon writes itself.
 SPOOLS = ("ops", "marks", "metrics")
 LEAST_CAP_BYTES = 10**6
 TLS_FILES = ("tls_cert", "tls_key", "tls_ca")
@@ -45,7 +45,7 @@ _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True)
 class DaemonConfig:
-    """A daemon's settings; the names are the keys of the TOML file. `roots` holds those of `roots_d`, too."""
+    """Settings of a daemon, named as in the TOML file. `roots` includes those of `roots_d`."""
 
     roots: tuple[str, ...] = ()
     listen: str = "127.0.0.1:50151"
@@ -75,46 +75,46 @@ class DaemonConfig:
 
     @property
     def state_directory(self) -> str:
-        """Where the daemon keeps what it must not forget."""
+        """Directory of what must survive a restart: losses and deliveries."""
         return self.state or "/var/lib/profagentd"
 
     @property
     def run_directory(self) -> str:
-        """Where programs find the daemon."""
+        """Directory of the FIFOs and the socket that programs write to."""
         return self.run or "/run/profagent"
 
     @property
     def spool_directory(self) -> str:
-        """Where its spools lie."""
+        """Directory of the spools."""
         return self.spool_dir or os.path.join(self.state_directory, "spool")
 
     @property
     def spool_cap_bytes(self) -> int:
-        """How much each spool holds."""
+        """Bytes that each kind of spool may hold."""
         return _size_of(self.spool_cap)[0]
 
     @property
     def has_tls(self) -> bool:
-        """Whether the listener is one of mutual TLS."""
+        """True if the listener demands mutual TLS."""
         return bool(self.tls_cert)
 
     @property
     def is_open(self) -> bool:
-        """Whether others can reach the listener, and it demands no certificate of them."""
+        """True if other machines can reach the listener and it demands no certificate."""
         return not self.has_tls and not _is_local(self.listen)
 
     @property
     def policy(self) -> Policy:
-        """What is deleted, and when."""
+        """Retention policy."""
         size_bytes, share = _size_of(self.min_free) if self.min_free else (0, 0.0)
         return Policy(Retain[self.retain.upper()], self.retain_for, size_bytes, share, self.delete_undelivered)
 
 
 @dataclass(frozen=True)
-class Examined:
-    """Settings, and every mistake in them; with a mistake in a value they are the defaults.
+class ExaminedConfig:
+    """Settings with every mistake in them. After a mistake in a value, `config` holds the defaults.
 
-    `places`: where each key was given, a file or the arguments.
+    `places` names the file, or the arguments, that each key comes from.
     """
 
     config: DaemonConfig
@@ -122,37 +122,37 @@ class Examined:
     places: Mapping[str, str]
 
 
-def examine(path: Path | None, arguments: Mapping[str, Any], *, needs_root: bool = False) -> Examined:
-    """The settings of the file at `path`, if any, and over them those arguments that are not None."""
-    given = {key: value for key, value in arguments.items() if value is not None}
+def examine(path: Path | None, arguments: Mapping[str, Any], *, needs_root: bool = False) -> ExaminedConfig:
+    """Return the settings of the file at `path`, if any, overridden by those arguments that are not None."""
+    present = {key: value for key, value in arguments.items() if value is not None}
     try:
-        stored = _read(path) if path else {}
+        from_file = _read(path) if path else {}
     except DaemonError as error:
-        return Examined(DaemonConfig(), [error], {})
-    places = {**dict.fromkeys(stored, str(path)), **dict.fromkeys(given, ARGUMENTS)}
+        return ExaminedConfig(DaemonConfig(), [error], {})
+    places = {**dict.fromkeys(from_file, str(path)), **dict.fromkeys(present, ARGUMENTS)}
     values: dict[str, Any] = {
-        key: tuple(each) if isinstance(each, list) else each for key, each in {**stored, **given}.items()
+        key: tuple(each) if isinstance(each, list) else each for key, each in {**from_file, **present}.items()
     }
-    mistakes = [error for key, value in values.items() for error in _wrong(key, value, places[key])]
+    mistakes = [error for key, value in values.items() for error in _value_mistakes(key, value, places[key])]
     if mistakes:
-        return Examined(DaemonConfig(), mistakes, places)
+        return ExaminedConfig(DaemonConfig(), mistakes, places)
     config = DaemonConfig(**values)
     mistakes = [_mistake(places.get(key, ARGUMENTS), f"{key}: {text}", hint) for key, text, hint in _clashes(config)]
     if needs_root and not config.roots and not config.roots_d:
         hint = "name the directories that hold JOBs: --root DIR, or roots = ['DIR']"
         mistakes.append(_mistake(str(path or ARGUMENTS), "roots: no root is given", hint))
     roots = _roots(config, places, mistakes)
-    return Examined(replace(config, roots=roots), mistakes, places)
+    return ExaminedConfig(replace(config, roots=roots), mistakes, places)
 
 
 def real_root(root: str) -> bytes:
-    """The absolute path without links; a network's file system is not asked, it may not answer."""
+    """Return the absolute path without links. A network file system is not asked, as it may hang."""
     path = os.fsencode(os.path.abspath(root))
     return path if is_remote(path) else os.path.realpath(path)
 
 
-def lie_together(one: bytes, other: bytes) -> bool:
-    """Whether two real paths are the same, or one lies in the other."""
+def do_overlap(one: bytes, other: bytes) -> bool:
+    """Return True if two real paths are the same, or one lies in the other."""
     upper, lower = sorted((os.path.join(one, b""), os.path.join(other, b"")), key=len)
     return lower.startswith(upper)
 
@@ -166,11 +166,11 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise _mistake(str(path), str(error.strerror), "name a file that can be read with --config") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8, or no TOML
+    except (ValueError, RecursionError) as error:  # it is not UTF-8, or not TOML
         raise _mistake(str(path), str(error), "write it as TOML, e.g. roots = ['/opt/app']") from error
 
 
-def _wrong(key: str, value: Any, place: str) -> Iterator[DaemonError]:
+def _value_mistakes(key: str, value: Any, place: str) -> Iterator[DaemonError]:
     if key not in _RULES:
         yield _mistake(place, f"unknown key '{key}'", f"the keys are {', '.join(_RULES)}")
     elif not _RULES[key][0](value):
@@ -178,7 +178,7 @@ def _wrong(key: str, value: Any, place: str) -> Iterator[DaemonError]:
         yield _mistake(place, f"{key} = {shown!r}", f"{key} is {_RULES[key][1]}")
 
 
-# What a value must be
+# Rules for single values
 
 _Rule = Callable[[Any], bool]
 
@@ -228,7 +228,7 @@ def _is_hz(value: Any) -> bool:
 
 
 def _size_of(text: str) -> tuple[int, float]:
-    """Bytes of `200MB`, or the share of `10%`."""
+    """Return the bytes of `200MB` and 0, or 0 and the share of `10%`."""
     match = _SIZE.fullmatch(text)
     assert match is not None, "the rule for `min_free` was checked"
     number, unit = float(match.group(1)), match.group(2)
@@ -270,7 +270,7 @@ _RULES: dict[str, tuple[_Rule, str]] = {
 }
 
 
-# What does not go together
+# Rules for combinations
 
 _TLS_HINT = (
     "name what `profagent keys issue board` has made: --tls-cert, --tls-key, --tls-ca; or listen on 127.0.0.1 and use a"
@@ -279,12 +279,12 @@ _TLS_HINT = (
 
 
 def _clashes(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
-    """Keys that do not go together with others, each with what to say and a hint."""
+    """Yield keys that conflict with others, each with a message and a hint."""
     missing = [key for key in TLS_FILES if not getattr(config, key)]
-    given = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
-    if missing and given:
+    present = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
+    if missing and present:
         what = f"TLS without {' and '.join(missing)}"
-        yield given[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
+        yield present[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
     elif config.has_tls and config.insecure:
         yield "insecure", "TLS and insecure exclude each other", "leave one of them out"
     elif config.has_tls and config.listen.startswith(_UNIX):
@@ -320,7 +320,10 @@ def _is_local(listen: str) -> bool:
 
 
 def _roots(config: DaemonConfig, places: Mapping[str, str], mistakes: list[DaemonError]) -> tuple[str, ...]:
-    """Its roots and those that its `roots_d` names; mistakes are added. Those of the arguments may be relative."""
+    """Return the roots of the settings and of `roots_d`; add mistakes to `mistakes`.
+
+    Only roots of the arguments may be relative: the daemon may start in any directory.
+    """
     place = places.get("roots", ARGUMENTS)
     roots = dict.fromkeys(config.roots, place)
     try:
@@ -337,7 +340,7 @@ def _roots(config: DaemonConfig, places: Mapping[str, str], mistakes: list[Daemo
 
 
 def _named_roots(directory: str) -> Iterator[tuple[str, str]]:
-    """The roots in a directory's `*.conf`, a line each, with their files. Raises OSError and ValueError."""
+    """Yield the roots in a directory's `*.conf`, a line each, with their files. Raises OSError and ValueError."""
     for path in sorted(Path(directory).glob("*.conf")) if directory else ():
         for line in path.read_text("utf-8").splitlines():
             if line.strip() and not line.lstrip().startswith("#"):
@@ -345,13 +348,13 @@ def _named_roots(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _overlaps(roots: Mapping[str, str], named: Sequence[str]) -> Iterator[DaemonError]:
-    """Of two roots that lie in each other, or are the same, the JOBs would be served twice."""
+    """Yield a mistake for each two roots that overlap: their JOBs would be served twice."""
     for twice in {root for root in named if named.count(root) > 1}:
         yield _mistake(roots[twice], f"roots: {twice} is named twice", "name it once")
     for pair in itertools.combinations(((real_root(root), root) for root in roots), 2):
         (upper_path, upper), (lower_path, lower) = sorted(pair, key=lambda each: len(each[0]))
         if lower_path == upper_path:
             yield _mistake(roots[lower], f"roots: {lower} is the same directory as {upper}", "name it once")
-        elif lie_together(lower_path, upper_path):
+        elif do_overlap(lower_path, upper_path):
             hint = "name only the upper one, and look deeper with --depth"
             yield _mistake(roots[lower], f"roots: {lower} lies in {upper}", hint)

@@ -1,4 +1,4 @@
-"""Gathers facts for a diagnosis: each source on a thread of its own, and none waited for long."""
+"""Facts for a diagnosis: each source of facts has a thread of its own and a time limit, as any may hang."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Work = Callable[[], wire.Examination]
 
 
-# The NPU's node goes by the first name, in manuals of 2025 by the second.
+# The NPU's node has the first name, in manuals of 2025 the second.
 NPU_NODES = ("svp_npu", "svp_nnn")
 NODES = (*NPU_NODES, "media-mem", "pm", "sys", "logmpp")
 _MODULE_SIGNS = ("npu", "nnn", "pqp")
@@ -48,7 +48,7 @@ _INOTIFY = ("max_user_watches", "max_user_instances", "max_queued_events")
 
 
 def npu(filesystem: Path) -> wire.Examination:
-    """Which NPU stack the board has."""
+    """Return the facts that tell the board's NPU stack."""
     modules = filesystem / "proc/modules"
     lines = modules.read_text("utf-8", "replace").splitlines() if modules.exists() else []
     names = [line.split()[0] for line in lines if line.strip()]
@@ -63,18 +63,18 @@ def npu(filesystem: Path) -> wire.Examination:
 
 
 def processes(filesystem: Path) -> wire.Examination:
-    """Who has the NPU open."""
+    """Return the processes that have the NPU open."""
     found, are_all_seen = npu_processes(filesystem / "proc")
     known = [wire.NpuProcess(**vars(each)) for each in found[:EXAMINED_ENTRIES]]
     return wire.Examination(processes=wire.ProcessFacts(with_npu=known, count=len(found), are_all_seen=are_all_seen))
 
 
 def umap(filesystem: Path) -> wire.Examination:
-    """The SDK's nodes that are there."""
+    """Return the SDK's nodes under /proc/umap."""
     found = wire.Examination()
     for name in NODES:
         try:
-            content = _beginning(filesystem / "proc/umap" / name, NODE_BYTES)
+            content = _read_beginning(filesystem / "proc/umap" / name, NODE_BYTES)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -85,14 +85,14 @@ def umap(filesystem: Path) -> wire.Examination:
 
 
 def mounts(filesystem: Path) -> wire.Examination:
-    """Network file systems; only the kernel's list is read, so one that hangs does not matter."""
+    """Return network file systems. Only the kernel's list is read, so a mount that hangs does no harm."""
     found = remote_mounts((filesystem / "proc/self/mountinfo").read_bytes())[:EXAMINED_MOUNTS]
     known = [wire.Mount(point=text(each.point), file_system=each.kind, source=text(each.source)) for each in found]
     return wire.Examination(remote_mounts=known)
 
 
 def inotify(filesystem: Path) -> wire.Examination:
-    """The kernel's limits, and how many directories this process watches."""
+    """Return the kernel's limits, and the number of directories that this process watches."""
     limits: dict[str, Any] = {}
     for name in _INOTIFY:
         limits[name] = int((filesystem / "proc/sys/fs/inotify" / name).read_bytes())
@@ -100,15 +100,15 @@ def inotify(filesystem: Path) -> wire.Examination:
 
 
 def daemon(filesystem: Path) -> wire.Examination:
-    """Who this process is, and what it may."""
+    """Return this process's user and capabilities."""
     lines = (filesystem / "proc/self/status").read_text("utf-8", "replace").splitlines()
     effective = next((line.split()[1] for line in lines if line.startswith("CapEff:")), "0")
     return wire.Examination(daemon=wire.DaemonFacts(uid=os.geteuid(), capabilities=int(effective, 16)))
 
 
 def certificates(cert: str, ca: str) -> wire.Examination:
-    """The daemon's certificate and its authority's."""
-    return wire.Examination(tls_cert=_beginning(Path(cert)), tls_ca=_beginning(Path(ca)))
+    """Return the daemon's certificate and its authority's."""
+    return wire.Examination(tls_cert=_read_beginning(Path(cert)), tls_ca=_read_beginning(Path(ca)))
 
 
 def _watches(filesystem: Path) -> int:
@@ -117,13 +117,13 @@ def _watches(filesystem: Path) -> int:
         try:
             lines: Sequence[bytes] = descriptor.read_bytes().splitlines()
         except OSError:
-            continue  # it was closed just now
+            continue  # the descriptor has just been closed
         count += sum(line.startswith(b"inotify wd:") for line in lines)
     return count
 
 
-def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
-    """At most `size` bytes; what is no plain file does not block."""
+def _read_beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
+    """Return at most `size` bytes of a file. O_NONBLOCK, as a FIFO in its place would block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return os.read(descriptor, size)
@@ -132,7 +132,7 @@ def _beginning(path: Path, size: int = CERTIFICATE_BYTES) -> bytes:
 
 
 def identify(configured: str = "", filesystem: Path = Path("/")) -> wire.Description:
-    """What stays the same while the daemon runs, by the files under `filesystem` unless an identity is configured."""
+    """Return the description's constant part, from files under `filesystem`; a configured identity wins."""
     deployed = configured or _first_line(filesystem / "etc/profagent/board-id")
     return wire.Description(
         identity=deployed or _first_line(filesystem / "etc/machine-id"),
@@ -145,20 +145,20 @@ def identify(configured: str = "", filesystem: Path = Path("/")) -> wire.Descrip
 
 def _first_line(path: Path) -> str:
     try:
-        lines = _beginning(path, EXAMINED_TEXT_BYTES).decode("utf-8", "replace").strip("\0\n ").splitlines()
+        lines = _read_beginning(path, EXAMINED_TEXT_BYTES).decode("utf-8", "replace").strip("\0\n ").splitlines()
     except OSError:
         return ""
     return lines[0].strip("\0 ") if lines else ""
 
 
-# Stands for a JOB that is yet to come, where its place decides which acl.json may be its program's.
+# Name of a JOB that does not exist yet: only its place decides which acl.json may belong to its program.
 _ANY_JOB = b"any"
 
 
 def root_facts(
     filesystem: Path, root: bytes, depth: int, jobs: Sequence[FolderPlace], open_jobs: int
 ) -> wire.Examination:
-    """A root that JOBs are looked for in, so deep; `jobs` are those known in it, the newest first."""
+    """Return facts of a root, with `depth` levels searched; `jobs` are those known in it, newest first."""
     kind = kind_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
     found = wire.RootFacts(path=text(root), file_system=kind, jobs=len(jobs), open_jobs=open_jobs)
     try:
@@ -171,12 +171,12 @@ def root_facts(
     found.total_bytes, found.free_bytes, found.has_inodes = space.total_bytes, space.free_bytes, space.has_inodes
     found.newest.extend(map(_job_facts, jobs[:EXAMINED_ENTRIES]))
     for place in find_jobs(FolderPlace(root, b""), depth).unreadable[:EXAMINED_ENTRIES]:
-        found.unreadable.append(wire.UnreadableDirectory(path=text(place.directory), error=_why_not(place)))
+        found.unreadable.append(wire.UnreadableDirectory(path=text(place.directory), error=_why_unreadable(place)))
     return wire.Examination(roots=[found])
 
 
 def acl_facts(root: bytes, jobs: Sequence[FolderPlace], patterns: Sequence[str] = ()) -> wire.Examination:
-    """Files that are or may be the acl.json of programs, by patterns or else in the usual places below a root."""
+    """Return files that may be a program's acl.json: those of `patterns`, or those in the usual places below a root."""
     holders = {os.path.dirname(job.path): job for job in (FolderPlace(root, _ANY_JOB), *jobs)}
     files = {file.path: file for file in candidates(list(holders.values()), patterns)}
     found = wire.Examination()
@@ -196,12 +196,12 @@ def _job_facts(place: FolderPlace) -> wire.JobFacts:
     except OSError as error:
         found.error = error.strerror or str(error)
         return found
-    found.error = next(filter(None, (_why_not(place.below(inside)) for inside in directories_of(place))), "")
+    found.error = next(filter(None, (_why_unreadable(place.below(inside)) for inside in directories_of(place))), "")
     return found
 
 
-def _why_not(place: FolderPlace) -> str:
-    """Why a directory cannot be read; nothing when it can."""
+def _why_unreadable(place: FolderPlace) -> str:
+    """Return the reason why a directory cannot be read, or an empty text."""
     try:
         os.close(open_directory(place))
     except OSError as error:
@@ -210,7 +210,7 @@ def _why_not(place: FolderPlace) -> str:
 
 
 def _output_state(data: bytes) -> wire.OutputState.ValueType:
-    """What stands where the `output` that is told leads, as far as the file is JSON."""
+    """Return what stands at the `output` path of an acl.json, as far as the file is JSON."""
     try:
         output = load_json(data)["profiler"]["output"]
         if not output.startswith("/"):
@@ -223,14 +223,14 @@ def _output_state(data: bytes) -> wire.OutputState.ValueType:
     return wire.OUTPUT_STATE_DIRECTORY if stat.S_ISDIR(mode) else wire.OUTPUT_STATE_NOT_A_DIRECTORY
 
 
-# However often it is asked, the board is looked at no more often.
+# Answers younger than this are given again, so that many requests cost no more than one in this time.
 KEEP_S = 2.0
 
 _BOARD_SOURCES = {"npu": npu, "processes": processes, "umap": umap, "mounts": mounts, "inotify": inotify}
 
 
 class Examiner:
-    """Looks at the board when it is asked to. `certificates` are the paths of the daemon's own and its authority's."""
+    """Collector of all facts. `certificates` are the paths of the daemon's certificate and its authority's."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Examiner:
         patience_s: float = EXAMINED_S,
         lacking: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`lacking`: metrics that the board does not give, and why."""
+        """Make an examiner; `lacking` returns the metrics that the board does not give, with reasons."""
         self._board = board
         self._watch = watch
         self._clock = clock
@@ -250,19 +250,20 @@ class Examiner:
         self._filesystem = filesystem
         self._patience_s = patience_s
         self._lacking = lacking
-        self._look: asyncio.Future[wire.Examination] | None = None
-        self._fresh_until = float("-inf")  # monotonic
+        self._look: asyncio.Future[wire.Examination] | None = None  # the newest examination, done or under way
+        self._fresh_until = float("-inf")  # monotonic time up to which it is given again
 
     async def examine(self) -> wire.Examination:
-        """What can be found out now, or was a moment ago."""
+        """Return the facts, of now or at most KEEP_S old."""
         if self._look is None or (self._look.done() and self._clock.monotonic() >= self._fresh_until):
             self._look = asyncio.ensure_future(self._gather())
-        # Who leaves meanwhile leaves the look to others: whatever hangs is asked only once.
+        # A caller that is cancelled does not cancel the examination, which others may wait for: so a file system that
+        # hangs holds one thread, however many calls come and go.
         return await asyncio.shield(self._look)
 
     async def _gather(self) -> wire.Examination:
         try:
-            parts = await asyncio.gather(*(self._ask(name, work) for name, work in self._sources()))
+            parts = await asyncio.gather(*(self._facts_of(name, work) for name, work in self._sources()))
         finally:
             self._fresh_until = self._clock.monotonic() + KEEP_S
         gathered = wire.Examination()
@@ -272,8 +273,8 @@ class Examiner:
             gathered.unknown.add(source=f"metrics {name}", why=why)
         return gathered
 
-    async def _ask(self, source: str, work: Work) -> wire.Examination:
-        """The facts of one source, or why there are none."""
+    async def _facts_of(self, source: str, work: Work) -> wire.Examination:
+        """Return the facts of one source, or the reason why there are none."""
         key = f"facts: {source}".encode()
         try:
             return await in_time(key, work, patience_s=self._patience_s)

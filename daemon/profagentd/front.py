@@ -1,11 +1,11 @@
-"""Connections of hosts before gRPC has them: how many there may be, by address and in all, and how much each may say.
+"""The front: connections of hosts before they reach gRPC, bounded in number, by address and in bytes a second.
 
-TLS passes through. gRPC itself listens on a Unix socket that nobody else can find, and is led a connection when its
-host has said its first word. The socket that leads there is bound to an abstract name that holds the host's address,
-from which `peer_of` has it.
+TLS passes through unread. gRPC itself listens on a Unix socket that nobody else can find. A connection is joined to it
+once its host has sent its first bytes. The joining socket is bound to an abstract name that holds the host's address,
+where `peer_of` finds it.
 
-When there are too many, the oldest that has said nothing makes room, then the oldest that has not come through its
-handshake. Hosts say little: one that says much is read slowly, and is cut off when it goes on.
+When there are too many connections, the oldest silent one gives way, then the oldest that has not finished its
+handshake. Hosts send little: one that sends much is read slowly, and disconnected if it does not stop.
 """
 
 from __future__ import annotations
@@ -42,74 +42,74 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - names that a user gives
-# Without descriptors nothing is accepted for so long.
+# After a failed accept, e.g. for want of descriptors, none is tried for this long.
 ACCEPT_AGAIN_S = 1.0
-# What is refused is told so often.
-TELL_EACH_S = 60.0
-# Whoever has an IPv6 address has a network of them.
+# Interval of warnings about refused connections.
+WARN_INTERVAL_S = 60.0
+# IPv6 addresses are counted by network: whoever has one address has a whole network.
 _NETWORK_BITS = 64
-# In the names that sockets of this process are bound to; nobody else is believed to lead hosts here.
-_LED = f"profagentd-{os.urandom(8).hex()}/"
+# Prefix of the abstract names of this process's joining sockets. It is random, so nobody else can forge a peer.
+_NAME_PREFIX = f"profagentd-{os.urandom(8).hex()}/"
 
 
 def peer_of(context: Any) -> str:
     """Return gRPC's name of the host that makes a call, `ipv4:ADDRESS:PORT`, also where a front has led it here."""
     peer: str = unquote(context.peer())
-    before, led, told = peer.partition(_LED)
-    return told if led and before.startswith("unix-abstract:") else peer
+    before, led, name = peer.partition(_NAME_PREFIX)
+    return name if led and before.startswith("unix-abstract:") else peer
 
 
 class Stage(enum.Enum):
-    """How far a connection has come."""
+    """Progress of a connection, as far as the front can see without reading TLS."""
 
-    SILENT = "silent"
-    SPOKEN = "spoken"  # the host has said its first word
-    ANSWERED = "answered"  # the board has said something to that
-    REPLIED = "replied"  # and the host to that
-    KNOWN = "known"  # it has come through the handshake
+    SILENT = "silent"  # accepted, and nothing received
+    SPOKEN = "spoken"  # the host has sent its first bytes
+    ANSWERED = "answered"  # the board has answered them
+    REPLIED = "replied"  # the host has replied to the answer
+    KNOWN = "known"  # the board has accepted the reply: the handshake is over
 
 
-# What follows when the host says something, and when the board does.
-_HOST_SAYS = {Stage.SILENT: Stage.SPOKEN, Stage.ANSWERED: Stage.REPLIED}
-_BOARD_SAYS = {Stage.SPOKEN: Stage.ANSWERED, Stage.REPLIED: Stage.KNOWN}
-_BOARD_SAYS_WITHOUT_TLS = {Stage.SPOKEN: Stage.KNOWN}
+# Next stage when the host sends, and when the board does.
+_HOST_TRANSITIONS = {Stage.SILENT: Stage.SPOKEN, Stage.ANSWERED: Stage.REPLIED}
+_BOARD_TRANSITIONS = {Stage.SPOKEN: Stage.ANSWERED, Stage.REPLIED: Stage.KNOWN}
+_BOARD_TRANSITIONS_WITHOUT_TLS = {Stage.SPOKEN: Stage.KNOWN}
 
 
 class Front:
-    """Listens at TCP addresses, and leads what may pass to gRPC's socket. Made, started and closed in a loop."""
+    """Listener at TCP addresses, and table of the connections that it joins to gRPC's socket. It lives on one loop."""
 
     def __init__(self, *, tls: bool) -> None:
-        """With `tls` a host has to answer the board's certificate before it counts as one."""
-        self.board_says = _BOARD_SAYS if tls else _BOARD_SAYS_WITHOUT_TLS
-        self.throttled: set[_Connection] = set()
+        """Make the directory of gRPC's socket. With `tls` a host is known only after its reply to the certificate."""
+        self.board_transitions = _BOARD_TRANSITIONS if tls else _BOARD_TRANSITIONS_WITHOUT_TLS
+        self.throttled: set[_Connection] = set()  # connections that are not read now, as they sent too much
         self._connections: dict[_Connection, None] = {}  # the oldest first
-        self._listening: list[socket.socket] = []
-        self._leading: set[asyncio.Task[None]] = set()
-        self._told_s = float("-inf")
+        self._listening: list[socket.socket] = []  # one for each address
+        self._joins: set[asyncio.Task[None]] = set()  # tasks that join a host to gRPC
+        self._warned_s = float("-inf")  # loop time of the last warning
         runtime = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
         self._directory = tempfile.mkdtemp(prefix="profagentd-", dir=runtime or None)
         self._socket = -1  # gRPC's, once it is hidden
 
     @property
     def path(self) -> str:
-        """Where gRPC has to listen, on a Unix socket."""
+        """Path of the Unix socket on which gRPC has to listen."""
         return os.path.join(self._directory, "grpc")
 
     def hide(self) -> None:
-        """Take the socket, on which gRPC listens now, out of the file system: one that is killed leaves nothing."""
+        """Remove gRPC's socket from the file system, once gRPC listens: a daemon that is killed leaves nothing."""
         self._socket = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
         shutil.rmtree(self._directory)
 
     @property
     def bytes_per_s(self) -> float:
-        """How much a connection may say that says more than it may at once."""
+        """Bytes a second that each throttled connection may send."""
         return min(BYTES_PER_S, BYTES_PER_S_OF_ALL / max(1, len(self.throttled)))
 
     def listen(self, address: str) -> int:
-        """Listen at HOST:PORT from now on, at each address that the host has; the port. OSError if at none."""
+        """Listen at HOST:PORT, at each address that the host has; return the port. Raises OSError if at none."""
         host, _, wanted = address.rpartition(":")
         host, port, failed, before = host.strip("[]"), int(wanted), None, len(self._listening)
-        # Who names all addresses of one family means all.
+        # All addresses of one family stand for those of both.
         for each in _WILDCARDS if host in _WILDCARDS else (host,):
             for family, kind, _, _, where in socket.getaddrinfo(each, port, type=socket.SOCK_STREAM):
                 try:
@@ -137,41 +137,41 @@ class Front:
         return port
 
     def close_door(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         for listening in self._listening:
             asyncio.get_running_loop().remove_reader(listening)
             listening.close()
         self._listening.clear()
 
     def close(self) -> None:
-        """Cut off whoever is there, and leave nothing behind."""
+        """Abort all connections and free everything."""
         self.close_door()
         for connection in [*self._connections]:
             connection.cut()
-        for task in self._leading:
+        for task in self._joins:
             task.cancel()
         shutil.rmtree(self._directory, ignore_errors=True)
         if self._socket >= 0:
             os.close(self._socket)
             self._socket = -1
 
-    def left(self, connection: _Connection) -> None:
+    def forget(self, connection: _Connection) -> None:
         """Forget a connection that is over."""
         self._connections.pop(connection, None)
         self.throttled.discard(connection)
 
-    def lead(self, connection: _Connection) -> None:
-        """Lead a host that has said its first word to gRPC."""
+    def connect(self, connection: _Connection) -> None:
+        """Join a host that has sent its first bytes to gRPC."""
         task = asyncio.get_running_loop().create_task(connection.join(f"/proc/self/fd/{self._socket}"))
-        self._leading.add(task)
-        task.add_done_callback(self._leading.discard)
+        self._joins.add(task)
+        task.add_done_callback(self._joins.discard)
 
-    def tell(self, what: str, network: str) -> None:
-        """Say now and then what is refused: what strangers do must not fill the log."""
+    def warn(self, what: str, network: str) -> None:
+        """Log a refusal, at most once in WARN_INTERVAL_S: strangers must not fill the log."""
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._told_s >= TELL_EACH_S:
-            self._told_s = now_s
-            _LOGGER.warning("%s of %s; this is told once a minute at most", what, network)
+        if now_s - self._warned_s >= WARN_INTERVAL_S:
+            self._warned_s = now_s
+            _LOGGER.warning("%s of %s; this is name once a minute at most", what, network)
 
     def _accept_from(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
@@ -196,8 +196,8 @@ class Front:
         of_address = [each for each in self._connections if each.network == connection.network]
         is_full = len(self._connections) >= CONNECTIONS
         if is_full or len(of_address) >= CONNECTIONS_OF_AN_ADDRESS:
-            self.tell("too many connections", connection.network)
-            oldest = next(self._strangers([*self._connections] if is_full else of_address), None)
+            self.warn("too many connections", connection.network)
+            oldest = next(self._dispensable([*self._connections] if is_full else of_address), None)
             if oldest is None:
                 connection.cut()
                 return
@@ -206,13 +206,13 @@ class Front:
         connection.listen()
 
     @staticmethod
-    def _strangers(connections: list[_Connection]) -> Iterator[_Connection]:
+    def _dispensable(connections: list[_Connection]) -> Iterator[_Connection]:
         yield from (each for each in connections if each.stage is Stage.SILENT)
         yield from (each for each in connections if each.stage is not Stage.KNOWN)
 
 
 class _Connection:
-    """A host's connection, and the one that leads it to gRPC."""
+    """Connection of a host, and the one that joins it to gRPC."""
 
     def __init__(self, front: Front, host: socket.socket, address: Any) -> None:
         self._front, self._socket = front, host
@@ -222,31 +222,32 @@ class _Connection:
         self.network = str(ip if is_v4 else ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
         self._peer = f"ipv4:{ip}:{address[1]}" if is_v4 else f"ipv6:[{ip}]:{address[1]}"
         self.stage = Stage.SILENT
-        self._is_joining = self._is_over = False
+        self._is_joining = self._is_over = False  # `join` is under way; the connection has ended
         self.host, self.board = _End(self), _End(self)
         loop = asyncio.get_running_loop()
         self._now = loop.time
         self._calm_s = self._counted_s = loop.time()
-        self._left_bytes = float(BURST_BYTES)  # what it may say at once; less than nothing: it is held
-        self._timer = loop.call_later(SILENT_S, self.cut)
+        # Bytes that it may still send at once. Below zero it is not read until the debt is paid, at the front's rate.
+        self._allowed_bytes = float(BURST_BYTES)
+        self._timer = loop.call_later(SILENT_S, self.cut)  # the end of silence, later the end of throttling
 
     def listen(self) -> None:
-        """Wait for its first word."""
-        asyncio.get_running_loop().add_reader(self._socket, self._speaks)
+        """Wait for the host's first bytes."""
+        asyncio.get_running_loop().add_reader(self._socket, self._on_first_bytes)
 
-    def _speaks(self) -> None:
+    def _on_first_bytes(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
         self._timer.cancel()
-        self.stage, self._is_joining = _HOST_SAYS[self.stage], True
-        self._front.lead(self)
+        self.stage, self._is_joining = _HOST_TRANSITIONS[self.stage], True
+        self._front.connect(self)
 
     async def join(self, path: str) -> None:
-        """Connect both ends."""
+        """Connect to gRPC at `path`, and let bytes flow both ways."""
         loop: Any = asyncio.get_running_loop()
         leading = socket.socket(socket.AF_UNIX)
         try:
             leading.setblocking(False)
-            leading.bind(f"\0{_LED}{self._peer}")
+            leading.bind(f"\0{_NAME_PREFIX}{self._peer}")
             leading.connect(path)
             await loop.connect_accepted_socket(lambda: self.board, leading)
             await loop.connect_accepted_socket(lambda: self.host, self._socket)
@@ -263,10 +264,10 @@ class _Connection:
             self.host.begin(self.board)
 
     def cut(self) -> None:
-        """End it at once."""
+        """Abort both sides at once."""
         self._finish()
         if self._is_joining:
-            return  # which ends what it has made
+            return  # `join` sees `_is_over`, and closes both sockets
         for end in (self.host, self.board):
             if end.transport is not None:
                 end.transport.abort()
@@ -276,7 +277,7 @@ class _Connection:
             self._socket.close()
 
     def end(self) -> None:
-        """End it when what is under way has been sent."""
+        """Close both sides once everything under way is sent."""
         self._finish()
         for end in (self.host, self.board):
             if end.transport is not None:
@@ -285,105 +286,107 @@ class _Connection:
     def _finish(self) -> None:
         self._is_over = True
         self._timer.cancel()
-        self._front.left(self)
+        self._front.forget(self)
 
-    def came(self, end: _End, count: int) -> None:
-        """Count what came at an end."""
-        says = _HOST_SAYS if end is self.host else self._front.board_says
-        self.stage = says.get(self.stage, self.stage)
+    def count_received(self, end: _End, count: int) -> None:
+        """Count bytes received at an end, and advance the stage."""
+        transitions = _HOST_TRANSITIONS if end is self.host else self._front.board_transitions
+        self.stage = transitions.get(self.stage, self.stage)
         if end is self.host:
             self._spend(count)
 
     def _spend(self, count: int) -> None:
         now_s = self._now()
-        left = self._left_bytes + (now_s - self._counted_s) * self._front.bytes_per_s
+        left = self._allowed_bytes + (now_s - self._counted_s) * self._front.bytes_per_s
         if left >= BURST_BYTES / 2:
             self._calm_s = now_s
-        self._left_bytes, self._counted_s = min(BURST_BYTES, left) - count, now_s
-        if self._left_bytes >= 0:
+        self._allowed_bytes, self._counted_s = min(BURST_BYTES, left) - count, now_s
+        if self._allowed_bytes >= 0:
             return
         if now_s - self._calm_s > FLOOD_S:
-            self._front.tell("a flood is cut off", self._peer)
+            self._front.warn("a flood is cut off", self._peer)
             self.cut()
             return
         self._front.throttled.add(self)
         self.host.hold(is_held=True)
-        self._timer = asyncio.get_running_loop().call_later(-self._left_bytes / self._front.bytes_per_s, self._go_on)
+        self._timer = asyncio.get_running_loop().call_later(
+            -self._allowed_bytes / self._front.bytes_per_s, self._release
+        )
 
-    def _go_on(self) -> None:
+    def _release(self) -> None:
         self._front.throttled.discard(self)
         self.host.hold(is_held=False)
 
 
-# What is read is written at once, or copied.
+# One buffer for all connections: bytes read into it are written to the other end, or copied, before the next read.
 _BUFFER = memoryview(bytearray(FRONT_READ_BYTES))
 
 
 class _End(asyncio.BufferedProtocol):
-    """One end of a connection: what comes here is written to the other."""
+    """One end of a connection: what it receives is written to the other end."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
         self.transport: Optional[Any] = None  # noqa: UP045 - evaluated on Python 3.9
         self._other: Optional[_End] = None  # noqa: UP045
-        self._is_held = self._is_full = False
-        self._early = b""
+        self._is_held = self._is_full = False  # reading pauses: the host is throttled; the other end cannot write
+        self._early_bytes = b""  # received before the other end was there
 
     def connection_made(self, transport: Any) -> None:
         """Read nothing before the other end is there, and hold no more than is being written.
 
-        Python before 3.11 begins to read nevertheless: what comes so early is kept for the few turns until then.
+        Python before 3.11 begins to read nevertheless: such bytes are kept for the few turns of the loop until then.
         """
         self.transport = transport
         transport.set_write_buffer_limits(high=0)
         transport.pause_reading()
 
     def begin(self, other: _End) -> None:
-        """Let what comes go to the other end."""
+        """Forward from now on to the other end."""
         self._other = other
-        early, self._early = self._early, b""
+        early, self._early_bytes = self._early_bytes, b""
         if early:
-            self._hand_on(early)
-        self._read_on()
+            self._forward(early)
+        self._update_reading()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's interface
-        """Return the room for what comes."""
+        """Return the buffer to read into."""
         return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on what came."""
+        """Forward what was received."""
         if self._other is None:
-            self._early += _BUFFER[:nbytes]
+            self._early_bytes += _BUFFER[:nbytes]
         else:
-            self._hand_on(bytes(_BUFFER[:nbytes]))
+            self._forward(bytes(_BUFFER[:nbytes]))
 
-    def _hand_on(self, data: bytes) -> None:
+    def _forward(self, data: bytes) -> None:
         assert self._other is not None
         assert self._other.transport is not None
         self._other.transport.write(data)
-        self._connection.came(self, len(data))
+        self._connection.count_received(self, len(data))
 
     def hold(self, *, is_held: bool) -> None:
-        """Read nothing meanwhile."""
+        """Pause or resume reading because of throttling."""
         self._is_held = is_held
-        self._read_on()
+        self._update_reading()
 
     def pause_writing(self) -> None:
-        """What is written here waits: nothing more is read at the other end."""
+        """Stop reading at the other end, as this end cannot write."""
         if self._other is not None:
-            self._other.fill(is_full=True)
+            self._other.set_peer_full(is_full=True)
 
     def resume_writing(self) -> None:
-        """It has been written."""
+        """Read at the other end again."""
         if self._other is not None:
-            self._other.fill(is_full=False)
+            self._other.set_peer_full(is_full=False)
 
-    def fill(self, *, is_full: bool) -> None:
-        """Know whether the other end takes more."""
+    def set_peer_full(self, *, is_full: bool) -> None:
+        """Pause or resume reading, as the other end cannot or can write."""
         self._is_full = is_full
-        self._read_on()
+        self._update_reading()
 
-    def _read_on(self) -> None:
+    def _update_reading(self) -> None:
         assert self.transport is not None
         if self.transport.is_closing():
             return
@@ -393,12 +396,12 @@ class _End(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def eof_received(self) -> bool:
-        """It says nothing more: a connection of HTTP/2 is over then."""
+        """End the connection: half-closed HTTP/2 is over."""
         self._connection.end()
         return False
 
     def connection_lost(self, exc: Optional[Exception]) -> None:  # noqa: UP045
-        """It is gone."""
+        """End the other side as well."""
         if exc is None:
             self._connection.end()
         else:

@@ -1,4 +1,4 @@
-"""The command `profagentd`: what all modules import is imported here first, without OpenSSL (8 MB)."""
+"""The command `profagentd`. It imports the common modules first, without OpenSSL (8 MB)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from profagentd.loop import DaemonClock
 
 
-# Python's modules for it; asyncio and hashlib do without them, as on Pythons that were built without OpenSSL.
+# Python's modules for OpenSSL. asyncio and hashlib work without them, as on Pythons that were built without OpenSSL.
 _MODULES = ("_ssl", "_hashlib")
 
 
 @contextmanager
 def without_openssl() -> Iterator[None]:
-    """Let what is imported meanwhile find no OpenSSL; whoever wants it imports it afterwards."""
+    """Hide OpenSSL from imports inside this context; later imports find it."""
     absent = [name for name in _MODULES if name not in sys.modules]
     for name in absent:
-        sys.modules[name] = None  # type: ignore[assignment]  # which is how an import is made to fail
+        sys.modules[name] = None  # type: ignore[assignment]  # None makes an import fail
     try:
         yield
     finally:
@@ -51,18 +51,18 @@ from profagentd.simulate.network import load_network
 from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from
 
 _EXAMPLE = "example: profagentd --root /opt/app/output --listen 127.0.0.1:50151"
-# gRPC knows no minimum version of TLS. It asks for a list of suites up to TLS 1.2; those with pre-shared keys serve no
-# certificate of any kind, so 1.3 is what remains.
+# gRPC has no option for a minimum version of TLS, only a list of suites up to TLS 1.2. A suite with pre-shared keys
+# fits no certificate, so that only TLS 1.3 remains.
 _TLS_1_2_SUITES = "ECDHE-PSK-AES128-CBC-SHA"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def main(arguments: Sequence[str] | None = None, clock: DaemonClock | None = None, filesystem: Path = Path("/")) -> int:
-    """Serve until SIGTERM or SIGINT, by this machine's clocks and files unless others are given; the exit code."""
+    """Serve until SIGTERM or SIGINT; return the exit code. Tests pass a clock and a directory for the board's files."""
     try:
         args = make_parser().parse_args(arguments)
         simulation = _simulation(args)
-        # gRPC reads these once, when it is imported. A stranger who says no TLS would write into the log without end.
+        # gRPC reads these once, when it is imported. Its own log is off: a peer that speaks no TLS could fill it.
         os.environ["GRPC_SSL_CIPHER_SUITES"] = _TLS_1_2_SUITES
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if args.check_config:
@@ -78,9 +78,9 @@ def _serve(
     args: argparse.Namespace, simulation: SimulationOptions | None, clock: DaemonClock, filesystem: Path
 ) -> None:
     settings = _settings(args)
-    can_change = args.config or args.roots_d
-    if can_change:
-        # Until it serves, what SIGHUP asks for is done anyway.
+    is_reloadable = args.config or args.roots_d
+    if is_reloadable:
+        # The settings are about to be read: a SIGHUP before the service handles it must not kill the process.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     examined = examine(args.config, settings, needs_root=not simulation)
     for mistake in examined.mistakes:
@@ -89,14 +89,14 @@ def _serve(
     from profagentd import access, service  # noqa: PLC0415 - imports gRPC
 
     access.check_tls(examined.config)
-    reread = partial(examine, args.config, settings) if can_change else None
+    reread = partial(examine, args.config, settings) if is_reloadable else None
     _keep_freed_memory()
-    orders = service.Orders(examined.config, simulation, args.stdin_timeout, reread)
-    asyncio.run(service.serve(orders, clock, filesystem))
+    options = service.ServiceOptions(examined.config, simulation, args.stdin_timeout, reread)
+    asyncio.run(service.serve(options, clock, filesystem))
 
 
 def _keep_freed_memory() -> None:
-    """Let glibc keep what one message leaves for the next: to give it back and take it anew is a tenth of our time."""
+    """Let glibc keep the memory of one message for the next: giving it back takes a tenth of the daemon's time."""
     libc = ctypes.CDLL(None)
     with suppress(AttributeError):  # musl has no such setting
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
@@ -104,7 +104,7 @@ def _keep_freed_memory() -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Name every mistake, also in the files of TLS; the exit code."""
+    """Print every mistake, also in the files of TLS; return the exit code."""
     from profagentd import access  # noqa: PLC0415 - imports gRPC
 
     examined = examine(args.config, _settings(args), needs_root=not args.simulate)
@@ -122,7 +122,7 @@ def _settings(args: argparse.Namespace) -> dict[str, object]:
 
 
 def _simulation(args: argparse.Namespace) -> SimulationOptions | None:
-    """What to simulate; its root is set when it runs. DaemonError without a network, or for options of its alone."""
+    """Return the simulation's options, or None. Raises DaemonError for a bad network, or options without --simulate."""
     options = options_from(args)
     if args.simulate:
         load_network(options.model)
@@ -138,25 +138,25 @@ _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 def is_journal(descriptor: int) -> bool:
-    """Whether a descriptor leads to the journal, as systemd has said: JOURNAL_STREAM is its device and inode."""
+    """Return True if a descriptor leads to the journal. systemd sets JOURNAL_STREAM to its device and inode."""
     found = os.fstat(descriptor)
     return os.environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
 class LineFormatter(logging.Formatter):
-    """What is told is one line, whatever a file's name holds; only a traceback has more."""
+    """Formatter that keeps a message on one line, whatever a file's name holds. Only a traceback has more."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in the library
-        """The line, in which nothing steers a terminal."""
+        """Return the line, with control characters escaped so that none can steer a terminal."""
         line = super().formatMessage(record)
         return "".join(each if each.isprintable() else repr(each)[1:-1] for each in line)
 
 
 class JournalFormatter(LineFormatter):
-    """Each line with its priority: the journal takes a line for an entry, and knows the time."""
+    """Formatter for the journal, which takes each line for an entry and adds the time: it prefixes the priority."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's lines."""
+        """Return the record's lines, each with its priority."""
         return _marked(super().format(record), record.levelname)
 
 
@@ -182,7 +182,7 @@ def _complain(error: DaemonError, who: str = "profagentd: ") -> None:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Of the arguments, which are named as the settings are; None is what was not given."""
+    """Return the parser. Arguments have the names of settings; None stands for an absent one."""
     parser = argparse.ArgumentParser(
         prog="profagentd", description="Sends what grows in JOB directories to those who follow it.", epilog=_EXAMPLE
     )

@@ -1,4 +1,4 @@
-"""The daemon's parts put together, run, and brought to an end: systemd, signals, settings that change."""
+"""The daemon's parts put together, run and ended: systemd, signals, reload of settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from profagentd import __version__
 from profagentd.access import AccessControl, Revocations, server_credentials
-from profagentd.config import lie_together, real_root
+from profagentd.config import do_overlap, real_root
 from profagentd.errors import DaemonError
 from profagentd.examine import Examiner, identify
 from profagentd.follow.registry import JobRegistry
@@ -36,13 +36,13 @@ from profagentd.spools.keeper import SpoolKeeper
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from profagentd.config import DaemonConfig, Examined
+    from profagentd.config import DaemonConfig, ExaminedConfig
     from profagentd.loop import DaemonClock
 
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often a status that changed is told; a sign of life is told twice in the time that systemd waits for one.
+# Interval of sending a changed status to systemd. A watchdog message goes twice in the time that systemd waits.
 STATUS_S = 3.0
 
 _RETENTION = frozenset(("retain", "retain_for", "min_free", "delete_undelivered"))
@@ -52,7 +52,7 @@ _SOME_BYTES = 4096
 
 
 class Notifier:
-    """Tells systemd how the daemon is. A datagram that cannot be sent is of no consequence."""
+    """Client of systemd's notification socket. A datagram that cannot be sent is dropped: the daemon works without."""
 
     def __init__(self) -> None:
         self._address = os.environ.get("NOTIFY_SOCKET", "")
@@ -62,13 +62,13 @@ class Notifier:
             self._socket.setblocking(False)
 
     def close(self) -> None:
-        """Tell nothing more."""
+        """Close the socket; later notifications do nothing."""
         if self._socket:
             self._socket.close()
             self._socket = None
 
-    def tell(self, *lines: str) -> None:
-        """Send such lines as `READY=1`; nothing where nobody listens."""
+    def notify(self, *lines: str) -> None:
+        """Send lines such as `READY=1`; do nothing where nobody listens."""
         if not self._socket:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
@@ -77,24 +77,26 @@ class Notifier:
         except OSError as error:
             _LOGGER.debug("systemd was not told %s: %s", lines[0], error.strerror)
 
-    async def keep_telling(self, clock: DaemonClock, status: Callable[[], str]) -> None:
-        """Tell the status, and that the loop and its threads work, until cancelled."""
+    async def keep_notifying(self, clock: DaemonClock, status: Callable[[], str]) -> None:
+        """Send the status and the watchdog message until cancelled."""
         alive_s = int(os.environ.get("WATCHDOG_USEC") or 30 * US_PER_S) / US_PER_S / 2
         sent, due_s = "", 0.0
         while self._socket:
             now_s, line = clock.monotonic(), status()
             if line != sent or now_s >= due_s:
-                await asyncio.to_thread(os.getpid)  # any work
-                self.tell("WATCHDOG=1", f"STATUS={line}")
+                # Any work: a daemon whose threads all hang is not alive, though its loop runs.
+                await asyncio.to_thread(os.getpid)
+                self.notify("WATCHDOG=1", f"STATUS={line}")
                 sent, due_s = line, now_s + alive_s - STATUS_S
             await clock.sleep(min(STATUS_S, alive_s))
         await asyncio.Event().wait()
 
 
 def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
-    """Have the directory to oneself until the cleanup. Raises DaemonError when another daemon has it.
+    """Lock the state directory until the cleanup. Raises DaemonError when another daemon has it.
 
-    One that cannot be written, or knows no locks, is nobody's: nothing is kept there that could be lost.
+    A directory that cannot be written, or has no locks, is not locked: nothing is kept there that two daemons could
+    spoil.
     """
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -117,7 +119,7 @@ def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
 
 
 async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
-    """Stop when standard input is closed, or silent for so long. Raises DaemonError when nobody can hold it."""
+    """Stop when standard input is closed, or silent for `timeout_s`. Raises DaemonError where it cannot be watched."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     try:
@@ -134,35 +136,35 @@ async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
     finally:
         transport.close()
     stop.set()
-    await asyncio.Event().wait()
+    await asyncio.Event().wait()  # its return would cancel the drain that `stop` begins
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What to do: settings, how to read them anew, what to simulate, and for how long silence on stdin is borne."""
+class ServiceOptions:
+    """Options of the service: settings, their re-reading, the simulation, and the longest silence on stdin."""
 
     config: DaemonConfig
     simulation: SimulationOptions | None = None
     stdin_timeout_s: float | None = None
-    reread: Callable[[], Examined] | None = None
+    reread: Callable[[], ExaminedConfig] | None = None
 
 
-async def serve(orders: Orders, clock: DaemonClock, filesystem: Path = Path("/")) -> None:
-    """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError when it cannot."""
+async def serve(options: ServiceOptions, clock: DaemonClock, filesystem: Path = Path("/")) -> None:
+    """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError where that fails."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
-    stop = _asked_by(signal.SIGTERM, signal.SIGINT)
+    stop = _event_of(signal.SIGTERM, signal.SIGINT)
     with ExitStack() as cleanup:
-        if orders.simulation:
+        if options.simulation:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
-            orders = _simulated(orders, orders.simulation, Path(directory))
-        lock_state(Path(orders.config.state_directory), orders.config.listen, cleanup)
+            options = _simulated(options, options.simulation, Path(directory))
+        lock_state(Path(options.config.state_directory), options.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
-        await _Daemon(orders, clock, notifier, filesystem).run(stop)
+        await _Daemon(options, clock, notifier, filesystem).run(stop)
 
 
-def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orders:
-    """The same with directories of its own for what is not named, the program's side and the board's files."""
-    config = orders.config
+def _simulated(options: ServiceOptions, simulation: SimulationOptions, own: Path) -> ServiceOptions:
+    """Return the options with temporary directories for what is not set, and a simulated board's files."""
+    config = options.config
     jobs = own / "jobs"
     jobs.mkdir()
     config = replace(
@@ -173,13 +175,13 @@ def _simulated(orders: Orders, simulation: SimulationOptions, own: Path) -> Orde
     )
     board = SimulatedBoard(own / "board", simulation.seed)
     simulation = replace(simulation, root=Path(config.roots[0]), run=Path(config.run), board=board)
-    return replace(orders, config=config, simulation=simulation)
+    return replace(options, config=config, simulation=simulation)
 
 
 class _Daemon:
-    def __init__(self, orders: Orders, clock: DaemonClock, notifier: Notifier, filesystem: Path) -> None:
-        config, is_simulated = orders.config, orders.simulation is not None
-        self._orders = orders
+    def __init__(self, options: ServiceOptions, clock: DaemonClock, notifier: Notifier, filesystem: Path) -> None:
+        config, is_simulated = options.config, options.simulation is not None
+        self._options = options
         self._clock = clock
         self._notifier = notifier
         self._board = JobRegistry(clock, config.quiet_after_s)
@@ -189,13 +191,13 @@ class _Daemon:
         self._retention = RetentionKeeper(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
-        board = orders.simulation and orders.simulation.board
+        board = options.simulation and options.simulation.board
         self._spools = SpoolKeeper(
             config, clock, roots, self._retention.spools.dropped, board=board.directory if board else filesystem,
             made_by="made up by profagentd --simulate\n" if board else "",
         )  # fmt: skip
         self._spool_root = real_root(config.spool_directory)
-        if self._spools.prepare() and not any(lie_together(self._spool_root, root) for root in roots):
+        if self._spools.prepare() and not any(do_overlap(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
         self._watch = LogDiscovery(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
@@ -218,7 +220,7 @@ class _Daemon:
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        config = self._orders.config
+        config = self._options.config
         await self._losses.load()
         address = await self._server.start(config.listen)
         works = self._works(stop)
@@ -227,29 +229,31 @@ class _Daemon:
                 "%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address
             )
         print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
-        self._notifier.tell("READY=1", f"STATUS={self.status}")
+        self._notifier.notify("READY=1", f"STATUS={self.status}")
         try:
             await until_first(*works)
         finally:
             await self._server.stop()
 
     def _works(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
-        """What is done at once; JOBs are watched until clients were said goodbye."""
+        """Return the tasks that run side by side. JOBs are watched until each client had its Goodbye."""
         works = [self._watch.run(), self._board.update_states(), *self._retention.works(), self._until_stopped(stop)]
         works.append(self._spools.run())
-        works.append(self._notifier.keep_telling(self._clock, lambda: self.status))
-        if self._orders.stdin_timeout_s is not None:
-            works.append(stop_with_stdin(self._orders.stdin_timeout_s, stop))
-        if self._orders.reread:
-            works.append(self._reload_when(_asked_by(signal.SIGHUP), self._orders.reread))
-        if self._orders.simulation:
-            works.append(_simulate(self._orders.simulation, self._clock, self._spools))
+        works.append(self._notifier.keep_notifying(self._clock, lambda: self.status))
+        if self._options.stdin_timeout_s is not None:
+            works.append(stop_with_stdin(self._options.stdin_timeout_s, stop))
+        if self._options.reread:
+            works.append(self._reload_when(_event_of(signal.SIGHUP), self._options.reread))
+        if self._options.simulation:
+            works.append(_simulate(self._options.simulation, self._clock, self._spools))
         return works
 
     async def _until_stopped(self, stop: asyncio.Event) -> None:
         await stop.wait()
         _LOGGER.info("stopping")
-        self._notifier.tell("STOPPING=1", f"STATUS=stopping; {self.status}")
+        self._notifier.notify("STOPPING=1", f"STATUS=stopping; {self.status}")
+        # The order matters: the last records are in the spools before clients are drained, and every client has left
+        # before retention saves the last deliveries.
         await self._spools.end()
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
@@ -257,16 +261,16 @@ class _Daemon:
 
     # Settings that change
 
-    async def _reload_when(self, asked: asyncio.Event, reread: Callable[[], Examined]) -> None:
+    async def _reload_when(self, requested: asyncio.Event, reread: Callable[[], ExaminedConfig]) -> None:
         while True:
-            await asked.wait()
-            asked.clear()
-            self._notifier.tell("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * US_PER_S)}")
+            await requested.wait()
+            requested.clear()
+            self._notifier.notify("RELOADING=1", f"MONOTONIC_USEC={int(self._clock.monotonic() * US_PER_S)}")
             await self._reload(reread)
-            self._notifier.tell("READY=1", f"STATUS={self.status}")
+            self._notifier.notify("READY=1", f"STATUS={self.status}")
 
-    async def _reload(self, reread: Callable[[], Examined]) -> None:
-        """With a mistake in them everything stays as it was."""
+    async def _reload(self, reread: Callable[[], ExaminedConfig]) -> None:
+        """Read the settings again. With a mistake in them everything stays as it was."""
         examined = await asyncio.to_thread(reread)
         for mistake in examined.mistakes:
             _LOGGER.error("%s; %s", mistake, mistake.hint)
@@ -278,11 +282,11 @@ class _Daemon:
         self._watch.acl_json = config.acl_json
         if config.policy != self._retention.policy:
             self._retention.change_policy(config.policy)
-            # Clients come back, and tell anew what they have.
+            # Clients come back, and acknowledge again what they have: earlier deliveries do not count for the new policy.
             self._servicer.close("another retention holds from now on")
         self._change_roots([await asyncio.to_thread(real_root, root) for root in config.roots])
         for key in (field.name for field in fields(config) if field.name not in _LIVE):
-            if getattr(config, key) != getattr(self._orders.config, key):
+            if getattr(config, key) != getattr(self._options.config, key):
                 _LOGGER.warning("another %s takes a restart", key)
         _LOGGER.info("the settings were read again")
 
@@ -294,23 +298,23 @@ class _Daemon:
         for root in roots:
             if root in served:
                 continue
-            if any(lie_together(root, other) for other in served):
+            if any(do_overlap(root, other) for other in served):
                 _LOGGER.warning("%s lies together with a root: to change this takes a restart", os.fsdecode(root))
             else:
                 self._watch.roots.add(root)
                 _LOGGER.info("%s is a root from now on", os.fsdecode(root))
 
 
-def _asked_by(*signals: signal.Signals) -> asyncio.Event:
-    """What is set when one of these signals comes."""
-    asked = asyncio.Event()
+def _event_of(*signals: signal.Signals) -> asyncio.Event:
+    """Return an event that is set when one of these signals comes."""
+    requested = asyncio.Event()
     for each in signals:
-        asyncio.get_running_loop().add_signal_handler(each, asked.set)
-    return asked
+        asyncio.get_running_loop().add_signal_handler(each, requested.set)
+    return requested
 
 
 async def _simulate(options: SimulationOptions, clock: DaemonClock, spools: SpoolKeeper) -> None:
-    """Simulate, then end what the program and the board have brought, and serve on."""
+    """Simulate, then end the spools of program and board, and serve on."""
     await spools.offered.wait()
     _LOGGER.info("simulated board: %s", await simulate(options, clock))
     await spools.end()

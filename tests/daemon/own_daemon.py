@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagentd.config import DaemonConfig
 from profagentd.loop import SystemClock
-from profagentd.service import Orders, serve
+from profagentd.service import ServiceOptions, serve
 from tests.daemon.waiting import until
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def own_daemon(
         socket = Path(folder) / "s"
         usual: dict[str, Any] = {"state": folder, "scan": scan, "spools": ()}
         config = DaemonConfig((str(root),), f"unix:{socket}", **{**usual, **settings})
-        daemon = asyncio.create_task(serve(Orders(config), clock or SystemClock()))
+        daemon = asyncio.create_task(serve(ServiceOptions(config), clock or SystemClock()))
         try:
             await until(socket.exists)
             yield config.listen, daemon

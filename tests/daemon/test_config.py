@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from profagent_wire.v1 import board_pb2 as wire
-from profagentd.config import DaemonConfig, examine, lie_together
+from profagentd.config import DaemonConfig, do_overlap, examine
 from profagentd.main import make_parser
 from tests.daemon.daemon_process import AICORE_DONE, Daemon, make_job, running
 from tests.daemon.waiting import until
@@ -157,7 +157,7 @@ def test_roots_that_will_not_do_are_named_with_their_file(tmp_path: Path) -> Non
     [(b"/a", b"/a", True), (b"/a/b", b"/a", True), (b"/", b"/a", True), (b"/a", b"/ab", False)],
 )
 def test_paths_lie_together_when_one_holds_the_other(one: bytes, other: bytes, together: bool) -> None:
-    assert lie_together(one, other) is lie_together(other, one) is together
+    assert do_overlap(one, other) is do_overlap(other, one) is together
 
 
 # Settings that change while the daemon serves, with a real one
