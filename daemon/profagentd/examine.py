@@ -25,7 +25,7 @@ from profagentd.limits import (
 from profagentd.loop import in_time
 from profagentd.retention.losses import space_of
 from profagentd.sources.acl_json import candidates, load_json
-from profagentd.sources.files import FolderPlace, kind_at, open_directory, remote_mounts
+from profagentd.sources.files import FolderPlace, file_system_at, open_directory, remote_mounts
 from profagentd.sources.job import JobSource
 from profagentd.sources.state import JobState, npu_processes
 from profagentd.sources.walk import directories_of, find_jobs
@@ -159,7 +159,7 @@ def root_facts(
     filesystem: Path, root: bytes, depth: int, jobs: Sequence[FolderPlace], open_jobs: int
 ) -> wire.Examination:
     """Return facts of a root, with `depth` levels searched; `jobs` are those known in it, newest first."""
-    kind = kind_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
+    kind = file_system_at(root, (filesystem / "proc/self/mountinfo").read_bytes()) or ""
     found = wire.RootFacts(path=text(root), file_system=kind, jobs=len(jobs), open_jobs=open_jobs)
     try:
         with os.scandir(root):

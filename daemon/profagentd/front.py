@@ -171,7 +171,7 @@ class Front:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._warned_s >= WARN_INTERVAL_S:
             self._warned_s = now_s
-            _LOGGER.warning("%s of %s; this is name once a minute at most", what, network)
+            _LOGGER.warning("%s of %s; this is told once a minute at most", what, network)
 
     def _accept_from(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:

@@ -26,7 +26,7 @@ from profagentd.follow.server import Server, Servicer
 from profagentd.follow.watcher import LogDiscovery
 from profagentd.limits import DRAIN_S, FILE_THREADS
 from profagentd.loop import US_PER_S, Roots, until_first
-from profagentd.retention.losses import KeptLosses
+from profagentd.retention.losses import LossLedger
 from profagentd.retention.reaper import RetentionKeeper
 from profagentd.simulate.board import SimulatedBoard
 from profagentd.simulate.run import SimulationOptions, simulate
@@ -187,13 +187,13 @@ class _Daemon:
         self._board = JobRegistry(clock, config.quiet_after_s)
         roots = Roots(map(real_root, config.roots))
         state = Path(config.state_directory)
-        self._losses = KeptLosses(state)
+        self._losses = LossLedger(state)
         self._retention = RetentionKeeper(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
         )
         board = options.simulation and options.simulation.board
         self._spools = SpoolKeeper(
-            config, clock, roots, self._retention.spools.dropped, board=board.directory if board else filesystem,
+            config, clock, roots, self._retention.spools.note_dropped, board=board.directory if board else filesystem,
             made_by="made up by profagentd --simulate\n" if board else "",
         )  # fmt: skip
         self._spool_root = real_root(config.spool_directory)
@@ -257,7 +257,7 @@ class _Daemon:
         await self._spools.end()
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
-        await self._retention.settle()
+        await self._retention.save_deliveries()
 
     # Settings that change
 
@@ -282,7 +282,7 @@ class _Daemon:
         self._watch.acl_json = config.acl_json
         if config.policy != self._retention.policy:
             self._retention.change_policy(config.policy)
-            # Clients come back, and acknowledge again what they have: earlier deliveries do not count for the new policy.
+            # Clients come back, and acknowledge again what they have, as earlier deliveries do not count any more.
             self._servicer.close("another retention holds from now on")
         self._change_roots([await asyncio.to_thread(real_root, root) for root in config.roots])
         for key in (field.name for field in fields(config) if field.name not in _LIVE):

@@ -1,4 +1,4 @@
-"""The check value of a Follow stream's messages: what was damaged on the way is known, whatever it seems to say."""
+"""The checksum of a Follow stream's messages, by which a message damaged on the way is recognized."""
 
 from __future__ import annotations
 
@@ -12,38 +12,40 @@ from profagent_wire.v1.board_pb2 import ClientMessage, ServerMessage
 
 M = TypeVar("M", ClientMessage, ServerMessage)
 
-# The field `check` as protobuf encodes it: its number and type, and the value.
-_SEAL = struct.Struct("<BI")
+# The field `check` in protobuf's encoding: a byte for number and type, then the value.
+_CHECK_FIELD = struct.Struct("<BI")
+# Wire type 5 is a fixed 32-bit value. Both kinds of messages use the same field number.
 _TAG = ClientMessage.CHECK_FIELD_NUMBER << 3 | 5
 
 
 class DamagedError(Exception):
-    """Bytes that are no message, or not the one that was sent."""
+    """The bytes are no message, or not the message that was sent."""
 
 
 def encode_checked(message: ClientMessage | ServerMessage) -> bytes:
-    """The message's encoding with its check value behind it."""
+    """Return the message's encoding, followed by its checksum."""
     data = message.SerializeToString()
-    return data + _SEAL.pack(_TAG, zlib.crc32(data))
+    return data + _CHECK_FIELD.pack(_TAG, zlib.crc32(data))
 
 
 def decode_checked(kind: type[M], data: bytes) -> M:
-    """The message; one without a check value is of a peer that has none. Raises DamagedError."""
+    """Return the decoded message. Raises DamagedError. A message without a checksum is of a peer that sends none."""
     try:
         message = kind.FromString(data)
     except DecodeError as error:
         raise DamagedError("a message cannot be read: it was damaged on the way") from error
-    if message.HasField("check") and data[-_SEAL.size :] != _SEAL.pack(
-        _TAG, zlib.crc32(memoryview(data)[: -_SEAL.size])
+    if message.HasField("check") and data[-_CHECK_FIELD.size :] != _CHECK_FIELD.pack(
+        _TAG, zlib.crc32(memoryview(data)[: -_CHECK_FIELD.size])
     ):
         raise DamagedError("a message does not have its check value: it was damaged on the way")
     return message
 
 
 def has_checksum(message: ClientMessage | ServerMessage, *, before: bool) -> bool:
-    """Whether the message has a check value, as its peer's messages `before` had.
+    """Return True if the message has a checksum.
 
-    Raises DamagedError where they had and it has none: then that it is one was damaged, and anything else may be.
+    Raises DamagedError if earlier messages of the peer had one (`before`) and this one has none: the field's own tag
+    was damaged then, and so may be anything else.
     """
     found = message.HasField("check")
     if before and not found:

@@ -18,7 +18,7 @@ from profagentd.follow.registry import FollowedJob, JobStateTracker
 from profagentd.retention import policy as acks
 from profagentd.retention.losses import FILE_NAME
 from profagentd.retention.policy import DIRECTORY_NAME, RECORD_BYTES, AckTracker
-from profagentd.retention.reaper import KEEP_S
+from profagentd.retention.reaper import SAVE_S
 from profagentd.sources.files import Fingerprint, FolderPlace
 from tests.daemon.daemon_process import AICORE_DONE, content, job_name, make_job, running
 from tests.daemon.wire_client import Client, digest, following
@@ -43,27 +43,27 @@ async def delivered(state: Path | None, *consumers: str, paths: tuple[bytes, ...
     tracker = AckTracker(("a", "b"), state)
     for consumer in consumers:
         for path in paths:
-            tracker.delivered(consumer, PLACE, path, SEEN)
-    await tracker.keep()
+            tracker.note_delivered(consumer, PLACE, path, SEEN)
+    await tracker.save()
     return tracker
 
 
 async def restarted(state: Path, *retain_for: str) -> AckTracker:
     """Another daemon, when it looks at the JOB."""
     tracker = AckTracker(retain_for or ("a", "b"), state)
-    await tracker.recall(PLACE)
+    await tracker.load_job(PLACE)
     return tracker
 
 
 async def test_a_log_is_delivered_when_every_named_consumer_has_this_very_file() -> None:
     tracker = await delivered(None, "a", "c")
     assert not tracker.has(PLACE, DATA, SEEN)
-    tracker.delivered("b", PLACE, DATA, SEEN)
+    tracker.note_delivered("b", PLACE, DATA, SEEN)
     assert tracker.has(PLACE, DATA, SEEN)
     assert not tracker.has(PLACE, DATA, OTHER)
     assert not tracker.has(PLACE, DONE, SEEN)
     assert not tracker.has(FolderPlace(b"/other", PLACE.path), DATA, SEEN)
-    tracker.delivered("b", PLACE, DATA, OTHER)  # they do not add up
+    tracker.note_delivered("b", PLACE, DATA, OTHER)  # they do not add up
     assert not tracker.has(PLACE, DATA, SEEN)
 
 
@@ -80,9 +80,9 @@ async def test_what_each_consumer_has_adds_up_over_restarts(tmp_path: Path) -> N
     await delivered(tmp_path, "a")
     tracker = await restarted(tmp_path)
     assert not tracker.has(PLACE, DATA, SEEN)
-    tracker.delivered("b", PLACE, DATA, SEEN)
+    tracker.note_delivered("b", PLACE, DATA, SEEN)
     assert tracker.has(PLACE, DATA, SEEN)
-    await tracker.keep()
+    await tracker.save()
     assert (await restarted(tmp_path)).has(PLACE, DATA, SEEN)
     assert (await restarted(tmp_path, "a")).has(PLACE, DONE, SEEN)
     assert not (await restarted(tmp_path, "a", "c")).has(PLACE, DATA, SEEN)
@@ -109,12 +109,12 @@ async def test_what_is_told_again_and_what_is_gone_does_not_pile_up(
     assert len(records(file)) == 4 * RECORD_BYTES
     for number in range(100):
         path = DATA + b"%d" % number
-        tracker.delivered("a", PLACE, path, SEEN)
-        await tracker.keep()
+        tracker.note_delivered("a", PLACE, path, SEEN)
+        await tracker.save()
         tracker.names_changed(job, {path: FileEvent.DELETED})
         assert len(records(file)) <= 30 * RECORD_BYTES
     assert (await restarted(tmp_path)).has(PLACE, DATA, SEEN)
-    await tracker.drop(PLACE)
+    await tracker.forget_job(PLACE)
     assert not records(file)
 
 
@@ -223,7 +223,7 @@ async def test_what_every_consumer_has_is_no_loss_after_a_restart(
                 async with following(daemon.address) as client:
                     await copied(client, job, consumer)
             if end is signal.SIGKILL:
-                await asyncio.sleep(4 * KEEP_S)
+                await asyncio.sleep(4 * SAVE_S)
             daemon.process.send_signal(end)
             daemon.process.wait(20)
         (disk / "fill").write_bytes(bytes(DISK_BYTES * 6 // 10))

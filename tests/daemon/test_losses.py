@@ -12,7 +12,7 @@ from profagentd.follow.log import LossReason
 from profagentd.follow.registry import JobRegistry
 from profagentd.limits import LOSSES_LIMIT
 from profagentd.loop import Roots
-from profagentd.retention.losses import MERGE_S, TELL_S, KeptLoss, KeptLosses, Space, SpaceWatch
+from profagentd.retention.losses import MERGE_S, TELL_S, KeptLoss, LossLedger, Space, SpaceWatch
 from profagentd.sources.files import FolderPlace
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
@@ -22,34 +22,34 @@ FULL, DELETED = LossReason.DISK_FULL, LossReason.DELETED_UNDELIVERED
 SIZE_BYTES = 256 * 1024
 
 
-async def saved(directory: Path | None, count: int = 1) -> KeptLosses:
-    losses = KeptLosses(directory)
+async def saved(directory: Path | None, count: int = 1) -> LossLedger:
+    losses = LossLedger(directory)
     for number in range(count):
         losses.begin(DELETED, f"JOB{number}", 1_000 + number)
     await losses.save()
     return losses
 
 
-async def loaded(directory: Path) -> KeptLosses:
-    losses = KeptLosses(directory)
+async def loaded(directory: Path) -> LossLedger:
+    losses = LossLedger(directory)
     await losses.load()
     return losses
 
 
 async def test_a_loss_that_goes_on_keeps_its_number_and_is_told_again() -> None:
-    losses, heard = KeptLosses(None), list[int]()
+    losses, heard = LossLedger(None), list[int]()
     first = losses.begin(DELETED, "JOB", 5)
     losses.begin(FULL, "JOB", 6)
     told = losses.revision
     assert losses.since(told) == []
     losses.add_listener(lambda: heard.append(losses.revision))
-    losses.go_on(first, 9, lost_bytes=30, lost_logs=3)
+    losses.extend(first, 9, lost_bytes=30, lost_logs=3)
     (loss,) = losses.since(told)
     assert loss == KeptLoss(first.id, "deleted-undelivered", "JOB", 5, 9, 30, 3)
     assert "3 logs of 30 bytes" in loss.detail
     assert heard == [losses.revision]
-    assert losses.last(DELETED, "JOB") == loss
-    assert losses.last(DELETED, "OTHER") is None
+    assert losses.newest(DELETED, "JOB") == loss
+    assert losses.newest(DELETED, "OTHER") is None
 
 
 async def test_the_newest_are_kept_over_a_restart(tmp_path: Path) -> None:
@@ -97,14 +97,14 @@ class Disk:
         self._root = root
         self.clock = FakeClock()
         self._board = JobRegistry(self.clock, 60.0)
-        self._kept = KeptLosses(None)
+        self._kept = LossLedger(None)
         roots = Roots([os.fsencode(root), b"/missing"])
         self.watch = SpaceWatch(roots, self.clock, self._board, self._kept)
 
     def find(self, number: int = 0) -> str:
         job = make_job(self._root, number)
         place = FolderPlace(os.fsencode(self._root), os.fsencode(job.name))
-        self._board.found(place, WALL_US, self.clock.wall, is_scanned=False)
+        self._board.add_job(place, WALL_US, self.clock.wall, is_scanned=False)
         return job.name
 
     async def look(self, after_s: float = 0.0) -> list[KeptLoss]:

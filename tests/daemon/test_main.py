@@ -304,10 +304,10 @@ def test_each_word_is_a_datagram(
     systemd.bind(bound)
     monkeypatch.setenv("NOTIFY_SOCKET", bound.replace("\0", "@"))
     notifier = Notifier()
-    notifier.tell("READY=1", "STATUS=serving")
-    notifier.tell("WATCHDOG=1")
+    notifier.notify("READY=1", "STATUS=serving")
+    notifier.notify("WATCHDOG=1")
     notifier.close()
-    notifier.tell("STATUS=gone")
+    notifier.notify("STATUS=gone")
     assert heard(systemd) == ["READY=1\nSTATUS=serving", "WATCHDOG=1"]
 
 
@@ -321,7 +321,7 @@ async def test_a_sign_of_life_is_one_of_the_loop_and_of_its_threads(
     clock, notifier = FakeClock(), Notifier()
     if is_stuck:
         asyncio.get_running_loop().set_default_executor(Stuck())
-    telling = asyncio.ensure_future(notifier.keep_telling(clock, lambda: f"at {clock.now}"))
+    telling = asyncio.ensure_future(notifier.keep_notifying(clock, lambda: f"at {clock.now}"))
     await asyncio.sleep(0.2)
     telling.cancel()
     await asyncio.gather(telling, return_exceptions=True)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profagentd.retention import reaper
-from profagentd.retention.policy import UNSEEN_REST_S, DeletableJob, Policy, Retain, Stored, is_over, plan
-from profagentd.retention.reaper import DeletionLook, check, remove, remove_directories
+from profagentd.retention.policy import UNSEEN_REST_S, DeletableJob, Policy, Retain, StoredLog, is_over, plan_deletions
+from profagentd.retention.reaper import DeletionScan, check_deletable, delete_logs, remove_directories
 from profagentd.sources.files import Fingerprint, FolderPlace, fingerprint
 from profagentd.sources.job import JobSource
 from profagentd.sources.source import LogPart
@@ -34,12 +34,12 @@ LONG_AFTER_NS = 1 << 62
 
 def stored(
     name: bytes = b"x", *, part: LogPart = LogPart.WORK, size: int = 100, age: int = 0, delivered: bool = True
-) -> Stored:
-    return Stored(JOB, ((name, Fingerprint(1, size, 1_000_000 - age)),), part, delivered)
+) -> StoredLog:
+    return StoredLog(JOB, ((name, Fingerprint(1, size, 1_000_000 - age)),), part, delivered)
 
 
-def gone(policy: Policy, *logs: Stored, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
-    deletions = plan(policy, [DeletableJob(logs, whole, over)], short)
+def gone(policy: Policy, *logs: StoredLog, over: bool = True, whole: bool = True, short: int = 0) -> list[bytes]:
+    deletions = plan_deletions(policy, [DeletableJob(logs, whole, over)], short)
     return [path for each in deletions for path, _ in each.files]
 
 
@@ -60,7 +60,7 @@ def test_what_is_delivered_goes_and_calls_when_the_job_is_over() -> None:
     ],
     ids=["alone", "with the rest", "job goes on", "other files", "undelivered rest"],
 )
-def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whole: bool, goes: bool) -> None:
+def test_tables_go_last_with_all_the_rest(other: StoredLog | None, over: bool, whole: bool, goes: bool) -> None:
     names = gone(DELIVERED, stored(b"t", part=LogPart.TABLE), *([other] if other else []), over=over, whole=whole)
     assert (b"t" in names) == goes
     assert not goes or names[-1] == b"t"
@@ -68,7 +68,7 @@ def test_tables_go_last_with_all_the_rest(other: Stored | None, over: bool, whol
 
 def test_others_go_after_them_when_that_is_allowed_and_are_losses() -> None:
     logs = [stored(b"had", age=1), stored(b"not", age=9, delivered=False)]
-    deletions = plan(ROOM_AT_ANY_PRICE, [DeletableJob(logs, is_all=True, is_over=False)], 10**9)
+    deletions = plan_deletions(ROOM_AT_ANY_PRICE, [DeletableJob(logs, is_all=True, is_over=False)], 10**9)
     assert deletions == logs[:2]
 
 
@@ -105,7 +105,7 @@ POLICIES = st.sampled_from([Policy(), DELIVERED, ROOM, ROOM_AT_ANY_PRICE])
 @settings(max_examples=200, derandomize=True)
 @given(policy=POLICIES, jobs=JOBS, short=st.integers(-1000, 30_000))
 def test_whatever_is_known_what_must_stay_stays(policy: Policy, jobs: Sequence[DeletableJob], short: int) -> None:
-    deletions = plan(policy, jobs, short)
+    deletions = plan_deletions(policy, jobs, short)
     chosen = [id(each) for each in deletions]
     assert len(chosen) == len(set(chosen))
     if policy.retain is not Retain.DELIVERED and (policy.retain is Retain.KEEP or short <= 0):
@@ -138,7 +138,7 @@ def place_of(job: Path) -> FolderPlace:
 def looked(
     job: Path, *, delivered: bool = False, undelivered: bool = False, now_ns: int = LONG_AFTER_NS
 ) -> DeletableJob:
-    look = DeletionLook(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
+    look = DeletionScan(place_of(job), SOURCE, lambda *_: delivered, now_ns, with_undelivered=undelivered)
     return look.facts(is_over=True)
 
 
@@ -222,11 +222,11 @@ def test_data_goes_before_its_done_and_directories_when_they_are_empty(
         left.append(set(content(job)) - {b"info.json.0"})
 
     monkeypatch.setattr(os, "unlink", watched)
-    assert remove(place_of(job), [seen(job, DATA, DONE)]) == {DATA, DONE}
+    assert delete_logs(place_of(job), [seen(job, DATA, DONE)]) == {DATA, DONE}
     assert left == [{DONE}, set()]
     monkeypatch.undo()
     assert not remove_directories(place_of(job))
-    remove(place_of(job), [seen(job, b"info.json.0")])
+    delete_logs(place_of(job), [seen(job, b"info.json.0")])
     assert remove_directories(place_of(job))
     assert not job.exists()
     assert job.parent.exists()
@@ -248,7 +248,7 @@ def test_a_log_of_which_a_part_is_not_what_it_was_stays_whole(job: Path, changed
         elif how == "a link":
             file.symlink_to(held)
     before = content(job)
-    assert remove(place_of(job), [log]) == set()
+    assert delete_logs(place_of(job), [log]) == set()
     assert content(job) == before
 
 
@@ -262,7 +262,7 @@ def test_nothing_is_deleted_on_a_file_system_of_others(
     )
     before = content(job)
     log = seen(job, DATA, DONE)
-    for deleting in (lambda: check(place_of(job)), lambda: remove(place_of(job), [log])):
+    for deleting in (lambda: check_deletable(place_of(job)), lambda: delete_logs(place_of(job), [log])):
         with pytest.raises(OSError, match="network file system"):
             deleting()
     with pytest.raises(OSError, match="network file system"):

@@ -27,7 +27,7 @@ from profagentd.spools import keeper as keeper_module
 from profagentd.spools import spool as spools
 from profagentd.spools.intake import LOST, RECORD_BYTES, Intake
 from profagentd.spools.keeper import SpoolKeeper
-from profagentd.spools.spool import Spool, end_left, left_open
+from profagentd.spools.spool import Spool, finish_collection, unfinished_collections
 
 RECORD = bytes(range(256))
 MARK = b"MARK\x01\x00" + bytes(range(250))
@@ -65,7 +65,7 @@ def test_the_oldest_segments_go_first_and_are_told(tmp_path: Path) -> None:
     lost: list[tuple[str, int]] = []
     subject = Spool(
         str(tmp_path), "ops", "camera", segment_bytes=512, cap_bytes=2048,
-        lost=lambda _collection, segment, size: lost.append((segment, size)),
+        on_dropped=lambda _collection, segment, size: lost.append((segment, size)),
     )  # fmt: skip
     for number in range(20):
         subject.write(bytes([number]) * 256)
@@ -78,7 +78,7 @@ def test_the_cap_is_one_for_all_names_and_takes_from_who_has_most(tmp_path: Path
     flood, modest = (
         Spool(
             str(tmp_path), "ops", name, segment_bytes=512, cap_bytes=4096,
-            lost=lambda collection, _segment, _size: lost.append(collection.split("-")[1]),
+            on_dropped=lambda collection, _segment, _size: lost.append(collection.split("-")[1]),
         )
         for name in ("flood", "modest")
     )  # fmt: skip
@@ -117,9 +117,9 @@ def test_two_collections_of_one_millisecond_have_names_of_their_own(
 def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
     subject = Spool(str(tmp_path), "marks", "program")
     subject.write(RECORD)
-    (left,) = left_open(str(tmp_path))
-    end_left(left)
-    assert left_open(str(tmp_path)) == []
+    (left,) = unfinished_collections(str(tmp_path))
+    finish_collection(left)
+    assert unfinished_collections(str(tmp_path)) == []
     (directory,) = tmp_path.iterdir()
     assert (directory / "00000001.done").read_text() == "bytes:256\n"
     assert (directory / "end").read_text() == "killed\n"
@@ -127,7 +127,7 @@ def test_what_a_killed_daemon_left_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "..-", "ä", "x" * 65])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    assert not spools.is_good_name(name)
+    assert not spools.is_valid_name(name)
 
 
 @pytest.fixture
@@ -488,15 +488,15 @@ async def test_what_a_full_disk_left_without_an_end_is_served_and_ended_later(
 ) -> None:
     left = Spool(str(tmp_path), "marks", "program")
     left.write(RECORD)
-    (directory,) = left_open(str(tmp_path))
+    (directory,) = unfinished_collections(str(tmp_path))
     is_full = [True]
 
     def end(path: str) -> None:
         if is_full[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        end_left(path)
+        finish_collection(path)
 
-    monkeypatch.setattr(keeper_module, "end_left", end)
+    monkeypatch.setattr(keeper_module, "finish_collection", end)
     monkeypatch.setattr(keeper_module, "END_AGAIN_S", 0.01)
     config = DaemonConfig(spools=("marks",), spool_dir=str(tmp_path), run=str(tmp_path / "run"))
     keeper = SpoolKeeper(config, SystemClock(), [], lambda *_: None)
@@ -509,7 +509,7 @@ async def test_what_a_full_disk_left_without_an_end_is_served_and_ended_later(
     await asyncio.to_thread(until, lambda: MARK in held(tmp_path, "MARKS-program-"))
     is_full[0] = False
     await asyncio.to_thread(until, Path(directory, "end").exists)
-    assert directory not in left_open(str(tmp_path))
+    assert directory not in unfinished_collections(str(tmp_path))
     await keeper.end()
     task.cancel()
 

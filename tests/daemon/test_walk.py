@@ -15,13 +15,13 @@ from profagentd.sources.files import (
     NotAFile,
     OpenCollection,
     Unreadable,
+    file_system_at,
     is_local,
     is_remote,
-    kind_at,
     open_directory,
 )
 from profagentd.sources.job import JobSource
-from profagentd.sources.walk import CollectionWalk, WalkPage, look
+from profagentd.sources.walk import CollectionWalk, WalkPage, look_up
 from tests.daemon.daemon_process import make_job
 from tests.daemon.privileges import public_directory, without_privileges
 
@@ -78,10 +78,13 @@ def test_a_look_brings_what_must_be_announced_before(job: Path) -> None:
     core, cpu = (f"data/{unit}.0.m.3.0.1.1.0".encode() for unit in ("aicore", "aicpu"))
     for path in (core, cpu, core + b".done"):
         (job / path.decode()).write_bytes(b"")
-    page = look(place(job), JOB, [core + b".done"])
+    page = look_up(place(job), JOB, [core + b".done"])
     assert paths([page]) == [b"info.json.0", core, cpu, core + b".done"]
-    assert paths([look(place(job), JOB, [core + b".done"], announced=None)]) == [core + b".done"]
-    assert paths([look(place(job), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [cpu, core + b".done"]
+    assert paths([look_up(place(job), JOB, [core + b".done"], announced=None)]) == [core + b".done"]
+    assert paths([look_up(place(job), JOB, [core + b".done"], announced={core, b"info.json.0"})]) == [
+        cpu,
+        core + b".done",
+    ]
 
 
 def test_of_a_job_that_is_gone_nothing_is_known(job: Path) -> None:
@@ -179,7 +182,7 @@ MOUNTS = b"""\
     ],
 )
 def test_the_kind_at_a_directory_is_read_from_the_mounts(directory: bytes, kind: str) -> None:
-    assert kind_at(directory, MOUNTS) == kind
+    assert file_system_at(directory, MOUNTS) == kind
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from profagentd.follow.session import FollowSession
 from profagentd.follow.table import Quota
 from profagentd.limits import CHUNK_BYTES, PIECE_BYTES
 from profagentd.loop import US_PER_S, ClockReading
-from profagentd.retention.policy import AckTracker, Policy, Retain, plan
-from profagentd.retention.reaper import DeletionLook, remove
+from profagentd.retention.policy import AckTracker, Policy, Retain, plan_deletions
+from profagentd.retention.reaper import DeletionScan, delete_logs
 from profagentd.sources.files import FolderPlace
 from profagentd.sources.state import JobState
 
@@ -122,11 +122,11 @@ class StreamedBoard:
         if not self.directory.exists():
             return []
         place, long_after_ns = self._job.place, 2 * self._now.wall_us * 1000
-        facts = DeletionLook(
+        facts = DeletionScan(
             place, self._job.source, self._deliveries.has, long_after_ns, with_undelivered=False
         ).facts(is_over=False)
-        deletions = plan(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
-        gone = sorted(remove(place, [each.files for each in deletions]))
+        deletions = plan_deletions(Policy(Retain.DELIVERED, (CONSUMER,)), [facts], 0)[:LOGS_AT_A_TIME]
+        gone = sorted(delete_logs(place, [each.files for each in deletions]))
         for path in gone:
             self.touch(path.decode(), FileEvent.DELETED)
         return [path.decode() for path in gone]
@@ -203,7 +203,7 @@ class StreamedBoard:
 
     def _deliver(self, stream: FollowSession) -> None:
         for place, path, seen in stream.take_delivered():
-            self._deliveries.delivered(CONSUMER, place, path, seen)
+            self._deliveries.note_delivered(CONSUMER, place, path, seen)
 
     @property
     def _now(self) -> ClockReading:

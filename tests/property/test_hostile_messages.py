@@ -90,9 +90,9 @@ said = st.one_of(
 @given(st.lists(said | said.flatmap(damaged) | st.binary(max_size=60), max_size=12))
 def test_any_messages_of_a_client(received: list[bytes]) -> None:
     quotas = Quota()
-    stream, before = FollowSession(quotas), quotas.taken
+    stream, before = FollowSession(quotas), quotas.announced_logs
     with suppress(DecodeError, Refusal):
         for each in received:
             requests.apply(wire.ClientMessage.FromString(each), stream)
     stream.close()
-    assert quotas.taken == before
+    assert quotas.announced_logs == before

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from profagent.formats.names import DONE_SUFFIX
-from profagentd.spools.spool import Spool, end_left, left_open
+from profagentd.spools.spool import Spool, finish_collection, unfinished_collections
 from tests.fakes.marks_host import MarksHost
 from tests.unit.ingest.test_marks import numbered
 
@@ -113,10 +113,15 @@ class MarksMachine(RuleBasedStateMachine):
         return range(first, first + count)
 
     def _started(self) -> FullableSpool:
-        for each in left_open(str(self.spools)):
-            end_left(each)
+        for each in unfinished_collections(str(self.spools)):
+            finish_collection(each)
         return FullableSpool(
-            str(self.spools), "marks", "program", cap_bytes=CAP_BYTES, segment_bytes=SEGMENT_BYTES, lost=self._lost
+            str(self.spools),
+            "marks",
+            "program",
+            cap_bytes=CAP_BYTES,
+            segment_bytes=SEGMENT_BYTES,
+            on_dropped=self._lost,
         )
 
     def _check(self) -> None:

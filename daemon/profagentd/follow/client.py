@@ -109,7 +109,7 @@ class ClientStream:
         for job in self._servicer.board.jobs:
             self._session.job_changed_state(job)
         if self._caller.role is Role.OPERATOR:
-            self._count_delivery = self._servicer.retention.taker(opened.consumer)
+            self._count_delivery = self._servicer.retention.delivery_counter(opened.consumer)
         # No await since the JOBs were copied: the registry cannot change between the copy and the subscription.
         self._servicer.board.add_listener(self._session, self._wake.set)
         self._servicer.retention.losses.add_listener(self._note_new_losses)

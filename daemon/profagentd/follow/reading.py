@@ -19,7 +19,7 @@ from profagentd.follow.log import (
     unread_loss,
 )
 from profagentd.limits import CHUNK_BYTES, COMPARE_BYTES
-from profagentd.sources.files import Gone, JobGone, NotAFile, OpenCollection, Unreadable, fingerprint, meaning_of
+from profagentd.sources.files import Gone, JobGone, NotAFile, OpenCollection, Unreadable, fingerprint, translate_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +163,7 @@ class _FileRead:
         try:
             return self._read()
         except OSError as error:
-            raise meaning_of(error) from error
+            raise translate_error(error) from error
         finally:
             os.close(self._descriptor)
 

@@ -15,7 +15,7 @@ from profagentd.follow.table import LogTurns
 from profagentd.limits import NAMES_LIMIT, NAMES_OF_ONE, NAMES_TOGETHER, ODD_LIMIT, PAGE_ENTRIES, ROOM_S, SURE_LOGS
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
-from profagentd.sources.walk import CollectionWalk, Sighting, WalkPage, look
+from profagentd.sources.walk import CollectionWalk, Sighting, WalkPage, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class NameLookup:
         if self.walk:
             return self.walk.page(self.limit, self.announced or ())
         job = self.following.job
-        return look(job.place, job.source, self.touches, self.announced)
+        return look_up(job.place, job.source, self.touches, self.announced)
 
 
 class Following:

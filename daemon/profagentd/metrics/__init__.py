@@ -1,1 +1,1 @@
-"""What the board does meanwhile: NPU, memory, temperatures, processors, network, disks, processes."""
+"""Metrics of the board: NPU, memory, temperatures, processors, network, disks, processes."""

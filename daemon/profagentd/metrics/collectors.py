@@ -1,7 +1,7 @@
-"""One collector for each thing that is measured. Each reads files directly, and starts no process.
+"""Collectors of metrics, one for each subsystem. They read files directly, and start no process.
 
-A collector is called with the board's files (`/`, or a directory that tests made) and returns samples. OSError means
-that the board lacks it, or that it cannot be read now.
+A collector is called with the root of the board's files (`/`, or a test's directory) and returns samples. OSError means
+that the board lacks the subsystem, or that it cannot be read now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Callable, NamedTuple
 
 from profagentd.sources.state import npu_processes
 
-# Units of samples; a collector that has another one adds it here.
+# Units of samples; a collector with another unit adds it here.
 UNITS = {
     "%": "per cent: of a process's processor time per cent of one core",
     "B": "bytes",
@@ -30,7 +30,7 @@ UNITS = {
 
 
 class Sample(NamedTuple):
-    """A value of this moment; its name is `collector.thing`, its unit is one of UNITS."""
+    """Present value of a metric, named `collector.thing`, with a unit of UNITS."""
 
     name: str
     unit: str
@@ -39,9 +39,9 @@ class Sample(NamedTuple):
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# How often programs that have the NPU open are looked for.
+# Interval of searching for programs that have the NPU open, which walks all processes.
 PROGRAMS_S = 10.0
-# Columns of svp_npu that say something over time, and their units.
+# Columns of svp_npu that are worth a series over time, and their units.
 NPU_COLUMNS = {
     ("runtime info", "hw_utilization"): "%",
     ("runtime info", "last_hw_task_time"): "us",
@@ -62,21 +62,21 @@ _PM = re.compile(r"\b(cur_temp|(?:core|cpu|npu)_cur_volt)[ \t]*:[ \t]*(-?\d+(?:\
 
 
 def npu(board: Path) -> Iterator[Sample]:
-    """Utilisation, errors and tasks of the NPU, by /proc/umap/svp_npu (svp_nnn in some SDKs)."""
+    """Yield utilisation, errors and tasks of the NPU, from /proc/umap/svp_npu (svp_nnn in some SDKs)."""
     node = board / "proc/umap/svp_npu"
     for section, columns in umap_tables(_text(node if node.exists() else node.with_name("svp_nnn"))):
         for column, value in columns.items():
-            name = column.replace("aacpu", "aicpu")  # so SDKs of 2025 call it
+            name = column.replace("aacpu", "aicpu")  # the name in SDKs of 2025
             unit = NPU_COLUMNS.get((section, name))
             if unit is not None:
                 yield Sample(f"npu.{name}", unit, value)
 
 
 def umap_tables(text: str) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each row of values with its section's name (`runtime info`) and its columns (`hw_utilization` → 12.0).
+    """Yield each row of values, with its section's name (`runtime info`) and columns (`hw_utilization` → 12.0).
 
-    A line of names has its values in the line under it; columns and sections are found by name alone. Long tables are
-    wrapped: names and values then stand in several pairs of lines, of which each is a row here.
+    A line of names has its values in the line below; columns and sections are found by name alone. Long tables are
+    wrapped into several pairs of lines, each of which is a row here.
     """
     section, names = "", list[str]()
     for line in text.splitlines():
@@ -92,14 +92,14 @@ def umap_tables(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def media_memory(board: Path) -> Iterator[Sample]:
-    """The media memory (MMZ), where models and buffers lie: all its zones, by the last summary line."""
+    """Yield the size of the media memory (MMZ), which holds models and buffers, from the last summary line."""
     found = _TOTAL.findall(_text(board / "proc/umap/media-mem"))
     for name, kilobytes in zip(("total", "used", "free"), found[-1] if found else ()):
         yield Sample(f"media_memory.{name}", "B", 1024.0 * int(kilobytes))
 
 
 def power(board: Path) -> Iterator[Sample]:
-    """Chip temperature and voltages, by /proc/umap/pm: several `name: value` pairs on a line."""
+    """Yield chip temperature and voltages, from /proc/umap/pm, which has several `name: value` pairs on a line."""
     for name, value in _PM.findall(_text(board / "proc/umap/pm")):
         is_temperature = name == "cur_temp"
         label = "temperature" if is_temperature else f"{name.partition('_')[0]}_voltage"
@@ -107,14 +107,14 @@ def power(board: Path) -> Iterator[Sample]:
 
 
 def thermal(board: Path) -> Iterable[Sample]:
-    """Each thermal zone of the kernel that answers."""
+    """Return the temperature of each of the kernel's thermal zones that can be read."""
     pattern = board / "sys/class/thermal/thermal_zone*"
     problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(pattern))
     samples: list[Sample] = []
     for zone in sorted(pattern.parent.glob(pattern.name)):
         try:
             value = int(_text(zone / "temp")) / 1000
-        except OSError as error:  # of a part that is switched off, e.g.
+        except OSError as error:  # e.g. of a unit that is switched off
             problem = error
             continue
         samples.append(Sample(f"thermal.{zone.name[len('thermal_zone') :]}", "C", value))
@@ -124,7 +124,7 @@ def thermal(board: Path) -> Iterable[Sample]:
 
 
 def memory(board: Path) -> Iterator[Sample]:
-    """Memory of the system."""
+    """Yield the system's memory."""
     fields = dict(line.split(":", 1) for line in _text(board / "proc/meminfo").splitlines() if ":" in line)
     for field, name in (("MemTotal", "total"), ("MemAvailable", "available"), ("SwapFree", "swap_free")):
         if field in fields:
@@ -132,19 +132,19 @@ def memory(board: Path) -> Iterator[Sample]:
 
 
 def load(board: Path) -> Iterator[Sample]:
-    """Load average of the last minute."""
+    """Yield the load average of the last minute."""
     yield Sample("load.1min", "", float(_text(board / "proc/loadavg").split()[0]))
 
 
 class Rates:
-    """Changes a second of counters that only grow."""
+    """Rates of growing counters, from the differences between two calls."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._before: tuple[float, dict[str, float]] = (0.0, {})
+        self._before: tuple[float, dict[str, float]] = (0.0, {})  # time and counters of the last call
 
     def of(self, counters: dict[str, float]) -> Iterator[tuple[str, float]]:
-        """Rates of those that were there at the last call, too, and did not begin again."""
+        """Yield the rate a second of each counter that was there at the last call and has not been reset since."""
         now, (then, before) = self._clock(), self._before
         self._before = now, counters
         for name, value in counters.items():
@@ -153,13 +153,13 @@ class Rates:
 
 
 class Processors:
-    """Each core's share of time that is not idle, by /proc/stat."""
+    """Collector of each core's busy share of time, from /proc/stat."""
 
     def __init__(self) -> None:
-        self._before: dict[str, tuple[int, int]] = {}
+        self._before: dict[str, tuple[int, int]] = {}  # total and idle ticks of each core at the last call
 
     def __call__(self, board: Path) -> Iterator[Sample]:
-        """Samples of the time since the last call; none at the first."""
+        """Yield the shares since the last call; none at the first."""
         for line in _text(board / "proc/stat").splitlines():
             if not line.startswith("cpu"):
                 break
@@ -174,13 +174,13 @@ class Processors:
 
 
 class Network:
-    """Bytes a second of each interface but loopback."""
+    """Collector of the bytes a second of each interface but loopback."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._rates = Rates(clock)
 
     def __call__(self, board: Path) -> Iterator[Sample]:
-        """Samples of the time since the last call; none at the first."""
+        """Yield the rates since the last call; none at the first."""
         counters: dict[str, float] = {}
         for line in _text(board / "proc/net/dev").splitlines()[2:]:
             name, _, numbers = line.partition(":")
@@ -193,36 +193,36 @@ class Network:
 
 
 class Disks:
-    """Free bytes and inodes of the roots' file systems.
+    """Collector of the free bytes and inodes of the roots' file systems.
 
-    The spools' own root is called `spool`: that of a temporary daemon has another path each time, and a metric by its
-    path would be another one as often.
+    The spools' own root is called `spool`: a temporary daemon has it at another path each time, and the metric would
+    have another name each time.
     """
 
     def __init__(self, roots: Iterable[bytes], spools: bytes) -> None:
         self._roots, self._spools = roots, spools
 
     def __call__(self, _board: Path) -> Iterator[Sample]:
-        """A pair of samples for each root that answers."""
+        """Yield two samples for each root that can be read."""
         for root in self._roots:
             name = "spool" if root == self._spools else os.fsdecode(root)
             try:
                 state = os.statvfs(root)
             except OSError:
-                continue  # the daemon tells of it where it looks for JOBs
+                continue  # the search for JOBs reports such a root
             yield Sample(f"disk.{name}.free", "B", float(state.f_bavail * state.f_frsize))
             yield Sample(f"disk.{name}.free_inodes", "", float(state.f_favail))
 
 
 class Profiled:
-    """The daemon, and the programs that have the NPU open: looked for now and then, each look takes all processes."""
+    """Table of the daemon and the programs that have the NPU open, searched at most once in PROGRAMS_S."""
 
     def __init__(self) -> None:
-        self._next_look = float("-inf")
-        self._found: dict[str, str] = {}
+        self._next_look = float("-inf")  # monotonic time of the next search
+        self._found: dict[str, str] = {}  # result of the last search: label → process number
 
     def __call__(self, board: Path) -> dict[str, str]:
-        """Label and directory in /proc of each."""
+        """Return the label of each process and its directory's name in /proc."""
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + PROGRAMS_S
             found, _ = npu_processes(board / "proc")
@@ -231,19 +231,19 @@ class Profiled:
 
 
 class Processes:
-    """Processor time, memory, threads and page faults of processes."""
+    """Collector of processor time, memory, threads and page faults of processes."""
 
     def __init__(self, named: Callable[[Path], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._named, self._rates = named, Rates(clock)
 
     def __call__(self, board: Path) -> Iterator[Sample]:
-        """Samples of each process that is there."""
+        """Yield samples of each process that exists."""
         counters: dict[str, float] = {}
         for label, pid in self._named(board).items():
             try:
                 fields = _text(board / f"proc/{pid}/stat").rpartition(")")[2].split()
             except OSError:
-                continue  # it ended
+                continue  # the process has ended
             yield Sample(f"{label}.threads", "", int(fields[17]))
             yield Sample(f"{label}.rss", "B", int(fields[21]) * _PAGE)
             counters[f"{label}.cpu"] = 100 * _TICK_S * (int(fields[11]) + int(fields[12]))
@@ -255,8 +255,8 @@ class Processes:
 Collector = Callable[[Path], Iterable[Sample]]
 
 
-def every(roots: Iterable[bytes], spools: bytes) -> dict[str, Collector]:
-    """All of them by name, new ones of each: some remember what they saw last. A new one has its line here."""
+def all_collectors(roots: Iterable[bytes], spools: bytes) -> dict[str, Collector]:
+    """Return new collectors by name; some hold the values of their last call. A new collector gets its line here."""
     return {
         "npu": npu,
         "media_memory": media_memory,

@@ -1,4 +1,4 @@
-"""Sweeps over the collectors, where one that fails or hangs stops no other, and the lines that a spool has of them."""
+"""Sweeps over the collectors, where one that fails or hangs stops no other, and their lines in a spool."""
 
 from __future__ import annotations
 
@@ -18,32 +18,36 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A collector that failed is called again after this.
 RETRY_S = 60.0
 
 
 class Sweep(NamedTuple):
-    """What one round gave: its moment (µs since 1970), its samples, and what was learnt of collectors."""
+    """Result of one sweep: its time (µs since 1970), its samples, and the collectors that began to fail."""
 
     time_us: int
     samples: list[Sample]
-    problems: dict[str, str]  # collectors that fail since this sweep, and why
+    problems: dict[str, str]  # collectors whose first failure this is, with reasons
 
 
 class Sampler:
-    """Sweeps over its collectors in a thread; one that hangs keeps its thread, and is left out until it is back."""
+    """Sweeper that calls the collectors in a thread.
+
+    One that hangs keeps that thread, and is left out until it returns.
+    """
 
     def __init__(
         self, collectors: Mapping[str, Collector], board: Path = Path("/"), clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._collectors, self._board, self._clock = collectors, board, clock
-        self._retry_at: dict[str, float] = {}
-        self.problems: dict[str, str] = {}  # collectors that gave nothing when they were asked last, and why
-        self._told: set[str] = set()
-        self._hanging: set[str] = set()
-        self._works: queue.SimpleQueue[Callable[[], bool]] | None = None  # of the thread that calls them
+        self._retry_at: dict[str, float] = {}  # monotonic time of the next call of a failed collector
+        self.problems: dict[str, str] = {}  # collectors whose last call failed, with reasons
+        self._logged: set[str] = set()  # collectors whose failure was logged; each once
+        self._hanging: set[str] = set()  # collectors whose call has not returned
+        self._calls: queue.SimpleQueue[Callable[[], bool]] | None = None  # to the collecting thread
 
     def sweep(self) -> Sweep:
-        """Call every collector that is due. Blocks for SWEEP_S at most for each that hangs."""
+        """Call every collector that is due; return the results. Blocks for at most SWEEP_S for each that hangs."""
         result = Sweep(time.time_ns() // 1000, [], {})
         due = [name for name in self._collectors if self._is_due(name)]
         while due:
@@ -54,21 +58,21 @@ class Sampler:
         return name not in self._hanging and self._clock() >= self._retry_at.get(name, 0)
 
     def _run(self, names: list[str], result: Sweep) -> list[str]:
-        """Call these in a thread; those that are left when one hangs."""
+        """Call these collectors in the thread; when one hangs, return those that were not called yet."""
         done: list[str] = []
         lock, is_abandoned, is_over = threading.Lock(), False, threading.Event()
 
         def work() -> bool:
-            """Whether the thread is to go on."""
+            """Return True if the thread is to go on."""
             for name in names:
-                samples, problem = self._called(name)
+                samples, problem = self._call(name)
                 with lock:
                     if is_abandoned:
-                        self._hanging.discard(name)  # it is back; its samples are too old
+                        self._hanging.discard(name)  # it has returned; its samples are too old
                         return False
                     done.append(name)
                     result.samples.extend(samples)
-                    self._judge(name, problem, result)
+                    self._record_result(name, problem, result)
             is_over.set()
             return True
 
@@ -77,25 +81,27 @@ class Sampler:
         with lock:
             if len(done) == len(names):
                 return []
-            is_abandoned, self._works = True, None
+            # Decided under the lock: a collector that returns just now either counts in full, or knows that it is
+            # abandoned.
+            is_abandoned, self._calls = True, None
             hung = names[len(done)]
             self._hanging.add(hung)
-            self._judge(hung, f"it did not answer within {SWEEP_S:g} s", result)
+            self._record_result(hung, f"it did not answer within {SWEEP_S:g} s", result)
         return names[len(done) + 1 :]
 
     def _hand_over(self, work: Callable[[], bool]) -> None:
-        if self._works is None:
-            self._works = queue.SimpleQueue()
-            threading.Thread(target=_work_on, args=(self._works,), name="collectors", daemon=True).start()
-        self._works.put(work)
+        if self._calls is None:
+            self._calls = queue.SimpleQueue()
+            threading.Thread(target=_run_calls, args=(self._calls,), name="collectors", daemon=True).start()
+        self._calls.put(work)
 
     def close(self) -> None:
-        """Sweep no more."""
-        if self._works is not None:
-            self._works.put(lambda: False)
-            self._works = None
+        """End the thread after its present call."""
+        if self._calls is not None:
+            self._calls.put(lambda: False)
+            self._calls = None
 
-    def _called(self, name: str) -> tuple[list[Sample], str]:
+    def _call(self, name: str) -> tuple[list[Sample], str]:
         try:
             return list(self._collectors[name](self._board)), ""
         except OSError as error:
@@ -103,38 +109,38 @@ class Sampler:
         except (ValueError, LookupError) as error:
             return [], f"it cannot be read: {error}"
 
-    def _judge(self, name: str, problem: str, result: Sweep) -> None:
+    def _record_result(self, name: str, problem: str, result: Sweep) -> None:
         if not problem:
             self._retry_at.pop(name, None)
             self.problems.pop(name, None)
             return
         self.problems[name] = problem
         self._retry_at[name] = self._clock() + RETRY_S
-        if name not in self._told:
-            self._told.add(name)
+        if name not in self._logged:
+            self._logged.add(name)
             result.problems[name] = problem
             _log.info("no metrics of %s: %s", name, problem)
 
 
-def _work_on(works: queue.SimpleQueue[Callable[[], bool]]) -> None:
-    while works.get()():
+def _run_calls(calls: queue.SimpleQueue[Callable[[], bool]]) -> None:
+    while calls.get()():
         pass
 
 
 class SweepLines:
-    """Sweeps as lines of the spool `METRICS-board-…`; numbers the names as they come.
+    """Encoder of sweeps as lines of the spool `METRICS-board-…`; it numbers the names as they appear.
 
-    n 3 % npu.hw_utilization         number, unit (`-`: none) and name; before its first value, and again in a segment
+    n 3 % npu.hw_utilization         number, unit (`-`: none) and name; before its first value, and in each segment
     s 1700000000000000 3=12 4=7.5    a sweep: µs since 1970 by the board's clock, and its values
-    e thermal No such file           a collector gives nothing any more, and why
+    e thermal No such file           a collector that failed for the first time, and the reason
     """
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}  # by name
+        self._names: list[str] = []  # the `n` lines, by number
 
     def of(self, sweep: Sweep) -> bytes:
-        """The lines of a sweep: new names, problems, values."""
+        """Return the lines of a sweep: new names, problems, values."""
         known = len(self._names)
         values = [f"{self._number(each.name, each.unit)}={_shown(each.value)}" for each in sweep.samples]
         lines = self._names[known:]
@@ -144,7 +150,7 @@ class SweepLines:
         return _encoded(lines)
 
     def names(self) -> bytes:
-        """All names so far: what a segment begins with."""
+        """Return the lines of all names so far, which each segment begins with."""
         return _encoded(self._names)
 
     def _number(self, name: str, unit: str) -> int:
@@ -155,7 +161,7 @@ class SweepLines:
 
 
 def _encoded(lines: list[str]) -> bytes:
-    return "".join(lines).encode("utf-8", "replace")  # the name of a disk's root may be anything
+    return "".join(lines).encode("utf-8", "replace")  # a root's path may be any bytes
 
 
 def _shown(value: float) -> str:

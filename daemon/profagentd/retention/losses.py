@@ -1,6 +1,6 @@
-"""Losses that happened whether or not somebody listened, kept over the daemon's restarts (board.proto, Loss.id).
+"""The board's ledger of losses, which survives restarts of the daemon (board.proto, Loss.id).
 
-One of them is found here: a JOB is written while its file system has no room.
+One kind is found here: a JOB that is open while its file system is full.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable
 from profagentd.follow.log import LossReason
 from profagentd.limits import LOSSES_LIMIT, SEGMENTS_LIMIT
 from profagentd.loop import US_PER_S, DaemonClock, on_disk
-from profagentd.sources.files import open_directory, write_whole
+from profagentd.sources.files import open_directory, replace_file
 from profagentd.sources.state import JobState
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _ID_BITS = 63
 
 @dataclass(frozen=True)
 class KeptLoss:
-    """One loss; its number names it for ever. Times are the board's wall clock in microseconds."""
+    """Recorded loss; `id` identifies it for ever. Times are of the board's wall clock, in microseconds."""
 
     id: int
     reason: str
@@ -47,62 +47,62 @@ class KeptLoss:
 
     @property
     def detail(self) -> str:
-        """A sentence for people."""
+        """Sentence for people."""
         if self.reason == LossReason.DISK_FULL.value:
             return "no space was left for the JOB: what its program wrote meanwhile is gone, how much is not known"
         return f"{self.lost_logs} logs of {self.lost_bytes} bytes were deleted to make room before they were delivered"
 
 
-class KeptLosses:
-    """All that are kept, the one that changed last at the end. All calls come from the loop."""
+class LossLedger:
+    """All recorded losses, the last changed one at the end. All calls come from the loop."""
 
     def __init__(self, directory: Path | None) -> None:
-        """`directory`: where they are kept; None keeps them in memory only."""
+        """Keep losses in `directory`; with None in memory only."""
         self._directory = directory
         self._losses: dict[int, tuple[int, KeptLoss]] = {}  # by id, with the revision of the newest change
         self.revision = 0  # grows with each change
-        self._saved_revision = 0
-        self._is_failing = False
-        self._saving = asyncio.Lock()
+        self._saved_revision = 0  # revision that the file holds
+        self._is_failing = False  # the disk refused the file, which is logged once
+        self._saving = asyncio.Lock()  # one writer of the file: an older state must not replace a newer one
         self._listeners: list[Callable[[], None]] = []
 
     def since(self, revision: int) -> list[KeptLoss]:
-        """What has changed after that revision, oldest change first."""
+        """Return losses that changed after that revision, oldest change first."""
         return [loss for changed, loss in self._losses.values() if changed > revision]
 
     def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call it, on the loop, after each change."""
+        """Call the listener, on the loop, after each change."""
         self._listeners.append(listener)
 
     def remove_listener(self, listener: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Call the listener no more."""
         self._listeners.remove(listener)
 
-    def last(self, reason: LossReason, job: str) -> KeptLoss | None:
-        """The newest loss of this kind in this JOB."""
+    def newest(self, reason: LossReason, job: str) -> KeptLoss | None:
+        """Return the newest loss of this kind in this JOB, or None."""
         found = [loss for _, loss in self._losses.values() if (loss.reason, loss.job) == (reason.value, job)]
         return found[-1] if found else None
 
     def begin(self, reason: LossReason, job: str, at_wall_us: int) -> KeptLoss:
-        """Something is lost from now on."""
+        """Record a loss that begins now, and return it."""
         number = random.SystemRandom().getrandbits(_ID_BITS) or 1
         loss = KeptLoss(number, reason.value, job, at_wall_us, at_wall_us)
         self._put(loss)
         return loss
 
-    def go_on(self, loss: KeptLoss, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
-        """It still goes on, with so much more."""
+    def extend(self, loss: KeptLoss, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
+        """Extend a loss to this time, and add to its figures."""
         bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
         self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
 
-    def deleted(self, job: str, at_wall_us: int, *, lost_bytes: int, lost_logs: int) -> None:
-        """These logs go before they were delivered."""
-        loss = self.last(LossReason.DELETED_UNDELIVERED, job)
+    def note_deleted(self, job: str, at_wall_us: int, *, lost_bytes: int, lost_logs: int) -> None:
+        """Record logs that are deleted before they were delivered; a JOB has one such loss, which grows."""
+        loss = self.newest(LossReason.DELETED_UNDELIVERED, job)
         loss = loss or self.begin(LossReason.DELETED_UNDELIVERED, job, at_wall_us)
-        self.go_on(loss, at_wall_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
+        self.extend(loss, at_wall_us, lost_bytes=lost_bytes, lost_logs=lost_logs)
 
     async def load(self) -> None:
-        """Take up what an earlier daemon kept."""
+        """Read the losses that an earlier daemon saved."""
         if self._directory is None:
             return
         path = self._directory / FILE_NAME
@@ -117,7 +117,7 @@ class KeptLosses:
         self._saved_revision = self.revision
 
     async def save(self) -> None:
-        """Make what is known durable; where that is not possible it is in memory only, which is said once."""
+        """Write the losses durably. Where that fails they are in memory only, which is logged once."""
         async with self._saving:
             revision = self.revision
             if self._directory is None or revision == self._saved_revision:
@@ -144,46 +144,47 @@ class KeptLosses:
 
 
 class SpoolLosses:
-    """What spools give up at their cap: a loss, unless somebody has it. All calls come from the loop."""
+    """Deletions by the spools' cap: each is a loss, unless a consumer has the segment. All calls come from the loop."""
 
-    def __init__(self, losses: KeptLosses, clock: DaemonClock) -> None:
+    def __init__(self, losses: LossLedger, clock: DaemonClock) -> None:
         self._losses = losses
         self._clock = clock
+        # Delivered segments by collection and name, oldest first; bounded by SEGMENTS_LIMIT.
         self._delivered: dict[tuple[bytes, bytes], None] = {}
 
-    def delivered(self, collection: bytes, segment: bytes) -> None:
-        """A consumer has the whole segment."""
+    def note_delivered(self, collection: bytes, segment: bytes) -> None:
+        """Record that a consumer has the whole segment."""
         self._delivered[collection, segment] = None
         if len(self._delivered) > SEGMENTS_LIMIT:
             del self._delivered[next(iter(self._delivered))]
 
-    def dropped(self, collection: str, segment: str, size: int) -> None:
-        """A spool has deleted its oldest segment."""
+    def note_dropped(self, collection: str, segment: str, size: int) -> None:
+        """Record that a spool has deleted its oldest segment."""
         if self._delivered.pop((os.fsencode(collection), os.fsencode(segment)), self) is self:
-            self._losses.deleted(collection, self._clock.wall_us(), lost_bytes=size, lost_logs=1)
+            self._losses.note_deleted(collection, self._clock.wall_us(), lost_bytes=size, lost_logs=1)
 
 
 def _write(file: Path, text: bytes) -> None:
     file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    write_whole(file, text, synced=True)
+    replace_file(file, text, synced=True)
 
 
-# Room
+# Free space
 
-# How often file systems are asked while a JOB is open, and else; a shortage that is over sooner may stay unseen.
+# Interval of checking file systems while a JOB is open, and otherwise. A shorter shortage may remain unseen.
 LOOK_S, REST_LOOK_S = 0.5, 1.0
-# A shortage is told when it begins, then so often with its newer end.
+# A shortage is recorded when it begins, then extended at this interval.
 TELL_S = 10.0
-# One that comes back so soon is the same.
+# A shortage that returns within this time continues the earlier one.
 MERGE_S = 60.0
-# Blocks that ext4 keeps back from the superuser as well, at most: a share, and bytes.
+# Most space that ext4 withholds from the superuser as well: a share, and bytes.
 _RESERVED_SHARE = 0.02
 _RESERVED_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Space:
-    """A file system's size and room; `superuser_free_bytes` counts what is reserved for root."""
+    """Size and free space of a file system; `superuser_free_bytes` includes what is reserved for root."""
 
     total_bytes: int
     free_bytes: int
@@ -192,14 +193,14 @@ class Space:
     has_inodes: bool
 
     def is_full(self, *, for_superuser: bool) -> bool:
-        """Whether not a block, or not a file, more can be written."""
-        kept_back = min(_RESERVED_SHARE * self.total_bytes, _RESERVED_BYTES)
-        has_reserve = for_superuser and self.superuser_free_bytes > max(kept_back, self.block_bytes)
+        """Return True if not one more block, or not one more file, can be written."""
+        withheld = min(_RESERVED_SHARE * self.total_bytes, _RESERVED_BYTES)
+        has_reserve = for_superuser and self.superuser_free_bytes > max(withheld, self.block_bytes)
         return not self.has_inodes or (self.free_bytes < self.block_bytes and not has_reserve)
 
 
 def space_of(root: bytes) -> Space:
-    """The room on the file system of a directory now. OSError; may block for long."""
+    """Return the space of a directory's file system now. Raises OSError; may block for long."""
     found = os.statvfs(root)
     return Space(
         total_bytes=found.f_blocks * found.f_frsize,
@@ -210,8 +211,8 @@ def space_of(root: bytes) -> Space:
     )
 
 
-def _look(root: bytes, places: Sequence[FolderPlace]) -> tuple[Space, list[FolderPlace]]:
-    """The room, and those JOBs whose owner has none. OSError; may block for long."""
+def _check_space(root: bytes, places: Sequence[FolderPlace]) -> tuple[Space, list[FolderPlace]]:
+    """Return the space, and those JOBs whose owner has none left. Raises OSError; may block for long."""
     space = space_of(root)
     if not space.is_full(for_superuser=False):
         return space, []
@@ -230,14 +231,14 @@ def _owner(place: FolderPlace) -> int | None:
 
 
 class SpaceWatch:
-    """Asks each root's file system in turn of its own."""
+    """Watch over the free space of each root's file system."""
 
-    def __init__(self, roots: Roots, clock: DaemonClock, board: JobRegistry, losses: KeptLosses) -> None:
+    def __init__(self, roots: Roots, clock: DaemonClock, board: JobRegistry, losses: LossLedger) -> None:
         self._roots = roots
         self._clock = clock
         self._board = board
         self._losses = losses
-        # The newest answer of each root's file system that has answered.
+        # Newest result for each root whose file system has answered.
         self.spaces: dict[bytes, Space] = {}
 
     async def run(self) -> None:
@@ -245,10 +246,10 @@ class SpaceWatch:
         await self._roots.each(self._watch)
 
     async def look(self, root: bytes) -> bool:
-        """Ask one root's file system, and note what is lost there; whether a JOB is open on it."""
+        """Check one root's file system, and record losses; return True if a JOB is open on it."""
         writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
         try:
-            self.spaces[root], full = await on_disk(root, _look, root, [job.place for job in writing])
+            self.spaces[root], full = await on_disk(root, _check_space, root, [job.place for job in writing])
         except OSError:
             self.spaces.pop(root, None)
             return bool(writing)
@@ -263,10 +264,10 @@ class SpaceWatch:
             await self._clock.sleep(LOOK_S if await self.look(root) else REST_LOOK_S)
 
     def _note(self, job: str) -> None:
-        now_us, last = self._clock.wall_us(), self._losses.last(LossReason.DISK_FULL, job)
+        now_us, last = self._clock.wall_us(), self._losses.newest(LossReason.DISK_FULL, job)
         since_s = (now_us - last.to_wall_us) / US_PER_S if last else MERGE_S
         if not last or not 0 <= since_s < MERGE_S:
             _LOGGER.warning("no space is left for %s: what its program writes is lost", job)
             self._losses.begin(LossReason.DISK_FULL, job, now_us)
         elif since_s >= TELL_S:
-            self._losses.go_on(last, now_us)
+            self._losses.extend(last, now_us)

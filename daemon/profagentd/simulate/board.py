@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from random import Random
 
-from profagentd.sources.files import write_whole
+from profagentd.sources.files import replace_file
 
 PID = 4711
 _NPU = """\
@@ -116,4 +116,4 @@ class SimulatedBoard:
     def _put(self, name: str, text: str) -> None:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode())
+        replace_file(path, text.encode())

@@ -1,4 +1,4 @@
-"""What the program of a JOB was told to record: the `profiler` object of its acl.json (format page 5)."""
+"""The profiling settings of a JOB's program: the `profiler` object of its acl.json (format page 5)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 
-# Below the directory that holds the JOB, and below the one above it.
+# Searched below the directory that holds the JOB, and below the one above it.
 USUAL_NAMES = (b"acl.json", b"src/acl.json")
-# The program reads the file, and makes its JOB at once. One that is found so soon was told what the file says now.
+# The program reads the file and makes its JOB at once. A JOB that is found so soon was made with the present content.
 FRESH_US = 10_000_000
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# The runtime takes a comma before a closing bracket; a string is passed over whole.
+# The runtime accepts a comma before a closing bracket. Strings are matched first, so that commas in them stay.
 _STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
-# JSON can write them, but no path has a NUL and no text half a character.
+# JSON can express these, but a path cannot contain a NUL, nor a text half a surrogate pair.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class AclConfig:
-    """The texts of a `profiler` object that is switched on; empty where a key is not there."""
+    """Values of a `profiler` object that is switched on; empty where a key is absent."""
 
     output: str
     interval: str = ""
@@ -42,9 +42,9 @@ class AclConfig:
     aic_metrics: str = ""
 
     def leads_to(self, directory: bytes, starts: list[bytes]) -> bool:
-        """Whether `output` is the directory that holds a JOB.
+        """Return True if `output` is the directory that holds a JOB.
 
-        A relative one begins where the program was started, which no file tells: any of `starts` will do.
+        A relative `output` begins where the program was started, which no file records: any of `starts` will do.
         """
         output = os.fsencode(self.output)
         return any(os.path.realpath(os.path.join(start, output)) == directory for start in starts)
@@ -52,29 +52,29 @@ class AclConfig:
 
 @dataclass(frozen=True)
 class Profiling:
-    """What the program of a JOB was told, and by which file."""
+    """Profiling settings of a JOB's program, and the file that they were read from."""
 
     path: bytes
     config: AclConfig
 
 
-class File(NamedTuple):
-    """A file as it was read: at most LARGEST_ACL_JSON_BYTES; `changed_us` by the wall clock."""
+class CandidateFile(NamedTuple):
+    """File as it was read, at most LARGEST_ACL_JSON_BYTES of it; `changed_us` by the wall clock."""
 
     path: bytes
     data: bytes
     changed_us: int
 
 
-class NotUsable(Exception):  # noqa: N818 - what a file of somebody else's is, no fault
+class NotUsable(Exception):  # noqa: N818 - a property of a foreign file, no fault
     """The runtime could not have begun a JOB with this file; the text says why."""
 
 
 def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequence[str] = ()) -> Profiling | None:
-    """The acl.json that a JOB was made with; None where none is known for certain.
+    """Return the acl.json that a JOB was made with, or None where it is not certain.
 
-    The files of `candidates` are looked at. The one counts whose `output` is the directory that holds the JOB, and
-    which was not changed after that JOB was made.
+    Of the `candidates` it is the one whose `output` is the directory that holds the JOB, and which was not changed
+    after the JOB was made. Several that differ are no answer.
     """
     directory = os.path.dirname(job.directory)
     is_fresh = abs(now_us - made_us) <= FRESH_US
@@ -85,8 +85,8 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
         except NotUsable as error:
             _LOGGER.info("%s is passed over: %s", os.fsdecode(file.path), error)
             continue
-        beside = os.path.dirname(file.path)
-        if not config.leads_to(directory, [beside, os.path.dirname(beside)]):
+        directory_of_file = os.path.dirname(file.path)
+        if not config.leads_to(directory, [directory_of_file, os.path.dirname(directory_of_file)]):
             continue
         if is_fresh or file.changed_us <= made_us:
             found.setdefault(config, Profiling(file.path, config))
@@ -98,19 +98,19 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def candidates(places: Sequence[FolderPlace], patterns: Sequence[str] = ()) -> Iterator[File]:
-    """Files that may be the acl.json of a program: those that `patterns` name, else those in the usual places.
+def candidates(places: Sequence[FolderPlace], patterns: Sequence[str] = ()) -> Iterator[CandidateFile]:
+    """Yield files that may be a program's acl.json: those that `patterns` name, else those in the usual places.
 
-    `places` are JOBs that there are or might be; only what is below their roots is looked at.
+    `places` are present or possible JOBs. Only files below their roots are read.
     """
     if not patterns:
-        yield from itertools.chain.from_iterable(map(_usual, places))
+        yield from itertools.chain.from_iterable(map(_usual_files, places))
     named = itertools.chain.from_iterable(glob.iglob(pattern) for pattern in patterns)
     for path in itertools.islice(named, MOST_ACL_JSON):
         yield from _read(os.fsencode(path), path)
 
 
-def _usual(job: FolderPlace) -> Iterator[File]:
+def _usual_files(job: FolderPlace) -> Iterator[CandidateFile]:
     holder = os.path.dirname(job.path)
     for directory in dict.fromkeys((holder, os.path.dirname(holder))):
         for name in USUAL_NAMES:
@@ -125,8 +125,8 @@ def _usual(job: FolderPlace) -> Iterator[File]:
                 os.close(opened)
 
 
-def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[File]:
-    """A regular file of no extraordinary size."""
+def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[CandidateFile]:
+    """Yield the file if it is a regular one of at most LARGEST_ACL_JSON_BYTES."""
     try:
         descriptor = os.open(name, _FILE, dir_fd=directory)
     except FileNotFoundError:
@@ -137,15 +137,15 @@ def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[File
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_ACL_JSON_BYTES:
-            yield File(path, file.read(LARGEST_ACL_JSON_BYTES), status.st_mtime_ns // 1000)
+            yield CandidateFile(path, file.read(LARGEST_ACL_JSON_BYTES), status.st_mtime_ns // 1000)
         else:
             _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_ACL_JSON_BYTES)
 
 
 def parse_acl_config(data: bytes) -> AclConfig:
-    """Read an acl.json as the runtime does. Raises NotUsable.
+    """Parse an acl.json as the runtime does. Raises NotUsable.
 
-    Both spellings of a key are read; the runtime's own goes first.
+    Both spellings of a key are read; the runtime's own spelling wins.
     """
     try:
         loaded = load_json(data)
@@ -174,12 +174,15 @@ def parse_acl_config(data: bytes) -> AclConfig:
 
 
 def load_json(data: bytes) -> Any:
-    """What the file holds, with the commas that the runtime takes. Raises ValueError, RecursionError."""
+    """Return the content of the file, with the trailing commas that the runtime accepts.
+
+    Raises ValueError, RecursionError.
+    """
     return json.loads(_STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or "", data.decode("utf-8")))
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be a path, and be told."""
+    """Return True if the value can be a path and can be shown."""
     return _NO_TEXT.search(value) is None
 
 
@@ -188,7 +191,7 @@ def _text(profiler: dict[str, Any], *keys: str) -> str:
 
 
 def _has_only_strings(value: Any) -> bool:
-    """Whether no value is a number, a boolean or null, on which the runtime's parser fails."""
+    """Return True if there is no number, boolean or null, on which the runtime's parser fails."""
     if isinstance(value, dict):
         return all(map(_has_only_strings, value.values()))
     return all(map(_has_only_strings, value)) if isinstance(value, list) else isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Places below the roots, and opening what stands there so that no link leads anywhere."""
+"""Places below the roots, and opening files there without following any symbolic link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REMOTE = re.compile(
 )
 _ESCAPED = re.compile(rb"\\([0-7]{3})")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A fifo would block in open without O_NONBLOCK; regular files do not care.
+# Opening a FIFO would block without O_NONBLOCK; for regular files the flag has no effect.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DRAFT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _END_BYTES = 4096
@@ -32,7 +32,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 
 
 class Mount(NamedTuple):
-    """A file system, where it is mounted, and what it is called."""
+    """Mounted file system: its mount point, type, source and mount number."""
 
     point: bytes
     kind: str
@@ -41,50 +41,53 @@ class Mount(NamedTuple):
 
 
 def is_remote_kind(kind: str) -> bool:
-    """Whether a type of file system is a network's."""
+    """Return True if this type of file system is a network file system."""
     return _REMOTE.fullmatch(kind) is not None
 
 
 def is_remote(directory: bytes) -> bool:
-    """Whether others may change what is at this absolute path, which has no links, without this kernel's knowing."""
-    kind = kind_at(directory, _read_mounts())
+    """Return True if the file system at this absolute path, which has no links, is a network's.
+
+    Other machines may change files there without this kernel's knowing, and any access may hang.
+    """
+    kind = file_system_at(directory, _read_mounts())
     return kind is not None and is_remote_kind(kind)
 
 
 def is_local(descriptor: int) -> bool:
-    """Whether the open directory is surely on a file system of this machine alone."""
+    """Return True if the open directory is certainly on a file system of this machine alone."""
     try:
         lines = (_DESCRIPTORS / str(descriptor)).read_text("ascii").splitlines()
     except OSError:
         return False
     numbers = [line.split()[1] for line in lines if line.startswith("mnt_id:")]
-    kinds = [each.kind for each in _parsed(_read_mounts()) if [each.number] == numbers]
+    kinds = [each.kind for each in _parse_mounts(_read_mounts()) if [each.number] == numbers]
     return bool(kinds) and not is_remote_kind(kinds[0])
 
 
-def kind_at(directory: bytes, mounts: bytes) -> str | None:
-    """The type of the file system at an absolute path, by the text of /proc/self/mountinfo."""
-    found = [each for each in _parsed(mounts) if (directory + b"/").startswith(each.point.rstrip(b"/") + b"/")]
-    # Of two that are mounted at one place the later one is seen.
+def file_system_at(directory: bytes, mounts: bytes) -> str | None:
+    """Return the type of the file system at an absolute path, by the text of /proc/self/mountinfo."""
+    found = [each for each in _parse_mounts(mounts) if (directory + b"/").startswith(each.point.rstrip(b"/") + b"/")]
+    # Of two file systems mounted at one place the later one is visible; max() keeps the first of equals.
     return max(reversed(found), key=lambda each: len(each.point)).kind if found else None
 
 
 def remote_mounts(mounts: bytes) -> list[Mount]:
-    """The network's file systems in the text of /proc/self/mountinfo."""
-    return [each for each in _parsed(mounts) if is_remote_kind(each.kind)]
+    """Return the network file systems in the text of /proc/self/mountinfo."""
+    return [each for each in _parse_mounts(mounts) if is_remote_kind(each.kind)]
 
 
-def _parsed(mounts: bytes) -> list[Mount]:
+def _parse_mounts(mounts: bytes) -> list[Mount]:
     halves = (line.split(b" - ", 1) for line in mounts.splitlines() if b" - " in line)
     return [_mount(before.split(), after.split()) for before, after in halves]
 
 
 def _mount(before: list[bytes], after: list[bytes]) -> Mount:
-    source = _plain(after[1]) if len(after) > 1 else b""
-    return Mount(_plain(before[4]), after[0].decode("ascii", "replace"), source, before[0].decode("ascii"))
+    source = _unescape(after[1]) if len(after) > 1 else b""
+    return Mount(_unescape(before[4]), after[0].decode("ascii", "replace"), source, before[0].decode("ascii"))
 
 
-def _plain(escaped: bytes) -> bytes:
+def _unescape(escaped: bytes) -> bytes:
     return _ESCAPED.sub(lambda match: bytes([int(match.group(1), 8)]), escaped)
 
 
@@ -96,49 +99,49 @@ def _read_mounts() -> bytes:
 
 
 class Gone(Exception):  # noqa: N818 - a state of the board, not a fault
-    """There is no such file any more."""
+    """The file does not exist any more."""
 
 
 class JobGone(Gone):
-    """There is no such directory: nothing is known of its files."""
+    """The collection's directory does not exist, so nothing is known of its files."""
 
 
 class NotAFile(Exception):  # noqa: N818 - a state of the board, not a fault
-    """Something else than a regular file stands there."""
+    """The path is something else than a regular file."""
 
 
 class Unreadable(Exception):  # noqa: N818 - a state of the board, not a fault
-    """The file is there and cannot be read; the text says why."""
+    """The file exists and cannot be read; the text says why."""
 
 
 class FolderPlace(NamedTuple):
-    """A directory below a root: `path` is relative to it, empty for the root itself."""
+    """Directory below a root; `path` is relative to the root, and empty for the root itself."""
 
     root: bytes
     path: bytes
 
     @property
     def directory(self) -> bytes:
-        """The absolute path, for people and for watching."""
+        """Absolute path, for messages and for watching."""
         return os.path.join(self.root, self.path) if self.path else self.root
 
     @property
     def name(self) -> bytes:
-        """The last component."""
+        """Last component of the path."""
         return self.path.rpartition(b"/")[2]
 
     def below(self, name: bytes) -> FolderPlace:
-        """A directory in this one; the same for an empty name."""
+        """Return the directory `name` in this one; for an empty name, this one."""
         return FolderPlace(self.root, os.path.join(self.path, name)) if name else self
 
     def is_below(self, other: FolderPlace) -> bool:
-        """Whether it is `other`, or inside it."""
+        """Return True if this place is `other`, or inside it."""
         inside = self.path.startswith(other.path + b"/") or self.path == other.path or not other.path
         return self.root == other.root and inside
 
 
 class Fingerprint(NamedTuple):
-    """What changes when a file is written or replaced."""
+    """Values of a file's status that change when it is written or replaced."""
 
     inode: int
     size: int
@@ -146,12 +149,16 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(status: os.stat_result) -> Fingerprint:
-    """The fingerprint of a file with this status."""
+    """Return the fingerprint of a file with this status."""
     return Fingerprint(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def open_directory(place: FolderPlace) -> int:
-    """Descriptor of the directory at `place`, reached component by component without following links. OSError."""
+    """Return a descriptor of the directory at `place`. Raises OSError.
+
+    Each component is opened relative to the one above it, without following links: a check of the path before the open
+    could be outrun by whoever owns the directory.
+    """
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for component in place.path.split(b"/") if place.path else ():
         try:
@@ -163,7 +170,7 @@ def open_directory(place: FolderPlace) -> int:
 
 
 def list_directory(place: FolderPlace) -> list[tuple[bytes, bool]]:
-    """The names in a directory, and whether each is a directory itself. OSError."""
+    """Return the names in a directory, each with True if it is a directory itself. Raises OSError."""
     descriptor = open_directory(place)
     try:
         with os.scandir(descriptor) as entries:
@@ -173,14 +180,14 @@ def list_directory(place: FolderPlace) -> list[tuple[bytes, bool]]:
 
 
 class OpenFile(NamedTuple):
-    """A regular file that is open, and its status when it was opened."""
+    """Open regular file, with its status at the opening."""
 
     descriptor: int
     status: os.stat_result
 
 
 class SmallFile(NamedTuple):
-    """All that stood in a file at one time."""
+    """Complete content of a file, and the fingerprint that it had."""
 
     seen: Fingerprint
     data: bytes
@@ -188,12 +195,12 @@ class SmallFile(NamedTuple):
 
 @final
 class OpenCollection:
-    """The directories of a collection, held open for a few reads; a context manager that belongs to one thread."""
+    """Open directories of a collection, for a few reads. A context manager that belongs to one thread."""
 
     def __init__(self, place: FolderPlace) -> None:
         self._place = place
-        self._descriptors: dict[bytes, int] = {}
-        self._ends: dict[bytes, SmallFile] = {}  # that were read for their data
+        self._descriptors: dict[bytes, int] = {}  # of directories, by path inside the collection
+        self._ends: dict[bytes, SmallFile] = {}  # `.done` files read for their data logs; bounded by MOST_ENDS
 
     def __enter__(self) -> OpenCollection:
         return self
@@ -204,12 +211,12 @@ class OpenCollection:
         self._descriptors.clear()
 
     def open(self, path: bytes) -> OpenFile:
-        """The regular file at `path` inside; the caller closes it. Gone, JobGone, NotAFile, Unreadable."""
+        """Open the regular file at `path` inside; the caller closes it. Raises Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
             descriptor = os.open(name, _FILE, dir_fd=directory)
         except OSError as error:
-            raise meaning_of(error) from error
+            raise translate_error(error) from error
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
@@ -217,18 +224,18 @@ class OpenCollection:
         return OpenFile(descriptor, status)
 
     def status(self, path: bytes) -> os.stat_result:
-        """Status of the regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
+        """Return the status of the regular file at `path` inside. Raises Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except OSError as error:
-            raise meaning_of(error) from error
+            raise translate_error(error) from error
         if not stat.S_ISREG(status.st_mode):
             raise NotAFile
         return status
 
     def announced_length(self, source: Source, path: bytes) -> int | None:
-        """What its end tells of the bytes of the data log at `path`; None without one that can be read."""
+        """Return the length that its `.done` announces for the data log at `path`; None without a valid one."""
         end = source.end_of(path)
         if end is None:
             return None
@@ -238,6 +245,7 @@ class OpenCollection:
             return None
         try:
             data, seen = os.pread(descriptor, _END_BYTES, 0), fingerprint(status)
+            # The fingerprint is the same before and after the read, so no writer came between.
             if len(data) == seen.size and len(self._ends) < MOST_ENDS and fingerprint(os.fstat(descriptor)) == seen:
                 self._ends[end] = SmallFile(seen, data)
             return source.end_length(path, data)
@@ -247,11 +255,11 @@ class OpenCollection:
             os.close(descriptor)
 
     def take_end(self, path: bytes) -> SmallFile | None:
-        """What stood in the end at `path` when it was read for its data just now; None where it was not."""
+        """Return the content of the `.done` at `path` if `announced_length` has just read it; None otherwise."""
         return self._ends.pop(path, None)
 
     def directory(self, name: bytes = b"") -> int:
-        """Descriptor of a directory inside, or of the collection itself; closed with this. JobGone, OSError."""
+        """Return the descriptor of a directory inside, which this object closes. Raises JobGone, OSError."""
         if name not in self._descriptors:
             self._descriptors[name] = os.open(name, _DIRECTORY, dir_fd=self.directory()) if name else self._open_own()
         return self._descriptors[name]
@@ -267,10 +275,10 @@ class OpenCollection:
         return self._descriptors.get(directory) or self.directory(directory), name
 
 
-def write_whole(path: str | Path, content: bytes, draft: str = "", *, synced: bool = False) -> None:
-    """Replace a small file of the daemon's own: a reader finds what stood there, or all of this. Raises OSError.
+def replace_file(path: str | Path, content: bytes, draft: str = "", *, synced: bool = False) -> None:
+    """Replace a small file of the daemon's own, so that a reader finds the old or the new content. Raises OSError.
 
-    `draft` stands beside until then; `synced`: the disk has the file before this returns.
+    The content is first written to `draft`, which stands beside the file. With `synced` it is on the disk on return.
     """
     draft = draft or f"{path}.new"
     with open(os.open(draft, _DRAFT, 0o640), "wb") as file:
@@ -280,6 +288,7 @@ def write_whole(path: str | Path, content: bytes, draft: str = "", *, synced: bo
             os.fsync(file.fileno())
     os.replace(draft, path)
     if synced:
+        # The rename itself is durable only when the directory is.
         above = os.open(os.path.dirname(path), _DIRECTORY)
         try:
             os.fsync(above)
@@ -287,8 +296,8 @@ def write_whole(path: str | Path, content: bytes, draft: str = "", *, synced: bo
             os.close(above)
 
 
-def meaning_of(error: OSError) -> Gone | NotAFile | Unreadable:
-    """What it says of a file that could not be opened or read."""
+def translate_error(error: OSError) -> Gone | NotAFile | Unreadable:
+    """Return the exception that stands for this error of opening or reading a file."""
     if error.errno in _GONE:
         return Gone()
     if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):

@@ -1,4 +1,4 @@
-"""The source of JOB directories: what the runtime's files are called and mean (format page 1 and 2)."""
+"""The source of JOB directories: names and meaning of the runtime's files (format pages 1 and 2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JOB_NAME = re.compile(rb"JOB[A-Z]{29}")
 _DATA_NAME = re.compile(rb"(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.\d+\..*\d", re.IGNORECASE | re.DOTALL)
 _NET_INFO_NAME = re.compile(rb"(.*\.\d+)\.net\.info", re.DOTALL)
 _DONE_LINE = re.compile(rb"^([a-z_]+):[ \t]*(-?[0-9]+)[ \t\r]*$", re.MULTILINE)
-# The clock's file, the mark of the simulated board, and what a model is made of.
+# Small files: the mark of the simulated board, the clock's file, and the layers and nets of a model.
 _TABLE = re.compile(rb"simulated|info\.json\.\d+|data/.*\.\d+\.(net|layer)\.info", re.DOTALL)
 _UNIT_NAME = re.compile(rb"((?:.*/)?(?:ai|aa))(core|cpu)(\..*)", re.IGNORECASE | re.DOTALL)
 _FIRST_UNIT = (b"core", b"CORE")
@@ -53,17 +53,17 @@ def _base_name(path: bytes) -> bytes:
 
 @lru_cache(REMEMBERED_NAMES)
 def kind_of(path: bytes) -> LogKind:
-    """The kind of the log at `path` inside a JOB directory; what is not known to grow is a snapshot."""
+    """Return the kind of the log at `path` inside a JOB. A file that is not known to grow is a snapshot."""
     return DATA if _DATA_NAME.fullmatch(_base_name(path)) else SNAPSHOT
 
 
 def done_of(path: bytes) -> bytes:
-    """The path of the `.done` that ends the data log at `path`."""
+    """Return the path of the `.done` that ends the data log at `path`."""
     return path + DONE_SUFFIX
 
 
 def ended_by(path: bytes) -> bytes | None:
-    """The data log that the file at `path` is the `.done` of, or None when it is something else."""
+    """Return the data log whose `.done` the file at `path` is, or None."""
     if not path.endswith(DONE_SUFFIX):
         return None
     data = path[: -len(DONE_SUFFIX)]
@@ -72,9 +72,9 @@ def ended_by(path: bytes) -> bytes | None:
 
 @lru_cache(REMEMBERED_NAMES)
 def group_of(path: bytes) -> tuple[bytes, ...]:
-    """The files of one inference, or of one log, that at `path` among them: data of both units, then their `.done`s.
+    """Return the files of one inference, or of one log, that include `path`: data of both units, then their `.done`s.
 
-    Not all of them need to stand. What is no data and no `.done` is alone.
+    Not all of them need to exist. A file that is neither data nor `.done` forms a group alone.
     """
     data = ended_by(path) or path
     if kind_of(data) is not DATA:
@@ -89,17 +89,17 @@ def group_of(path: bytes) -> tuple[bytes, ...]:
 
 
 def is_table(path: bytes) -> bool:
-    """Whether it is one of the small files with which data are read."""
+    """Return True if the file is one of the small ones that are needed to read data logs."""
     return _TABLE.fullmatch(path) is not None
 
 
 def tables_of(path: bytes) -> tuple[bytes, ...]:
-    """The small files with which the data log at `path` is read; not all of them need to stand."""
+    """Return the small files that are needed to read the data log at `path`; not all need to exist."""
     is_of_calls = path.partition(b".")[0].lower().endswith(_CALLS)
-    # The last three numbers are an inference's own: what is before them comes again with each.
+    # The last three numbers belong to the inference; the part before them is the same for all of a model.
     head = path if is_of_calls else path.rsplit(b".", 3)[0]
     _, device, model = (*head.split(b".", 2), b"", b"")[:3]
-    # After the name come the stream, which not all boards have, and the model's id (format page 2.1).
+    # After the name follow the stream, which some boards omit, and the model's id (format page 2.1).
     name, *stream, model_id = model.rsplit(b".", 2) if b"." in model else (model, b"")
     if stream and stream[0].isdigit() and not is_of_calls:
         model = name + b"." + model_id
@@ -109,62 +109,62 @@ def tables_of(path: bytes) -> tuple[bytes, ...]:
 
 @lru_cache(REMEMBERED_NAMES)
 def done_length(data_path: bytes, text: bytes) -> int | None:
-    """The bytes that a whole `.done` of the data log at `data_path` tells of: all expected keys, each with an integer.
+    """Return the `file_len` of a complete `.done` of the data log at `data_path`, else None.
 
-    None for another text. A line that is not `key:integer` is passed over: aicore may end in `online_batch_num:4,2`.
-    The figure may be larger than the file, and negative (format page 1).
+    A complete one has all expected keys, each with an integer. Other lines are ignored: aicore may end in
+    `online_batch_num:4,2`. The length may be larger than the file, and negative (format page 1).
     """
     prefix = _base_name(data_path).partition(b".")[0].lower()
     found = dict(_DONE_LINE.findall(text))
-    # A number of more digits is larger than any file, and may be too large for `int`.
+    # Digits beyond these only make a number larger than any file, and Python limits the digits that `int` accepts.
     return int(found[b"file_len"][:_DIGITS]) if found.keys() >= _DONE_KEYS[prefix] else None
 
 
 def api_model(path: bytes) -> bytes | None:
-    """`<name>.<model id>` of an acl_api data log, else None."""
+    """Return `<name>.<model id>` of an acl_api data log, else None."""
     match = _API_NAME.fullmatch(_base_name(path))
     return match.group(1) if match else None
 
 
 def _profiled_model(path: bytes) -> bytes | None:
-    """`<name>.<model id>` of a `.net.info`, which only models built for profiling have; else None."""
+    """Return `<name>.<model id>` of a `.net.info`, which only models built for profiling have; else None."""
     match = _NET_INFO_NAME.fullmatch(_base_name(path))
     return match.group(1) if match else None
 
 
 class JobSource(Source):
-    """JOB directories."""
+    """Source of JOB directories."""
 
     name = "job"
     directories = (b"", DATA_DIRECTORY)
     inference_logs = 4  # the data of two units, and their `.done`s
 
     def is_collection(self, name: bytes) -> bool:
-        """`JOB` and 29 letters."""
+        """Return True for `JOB` and 29 letters."""
         return _JOB_NAME.fullmatch(name) is not None
 
     def kind(self, path: bytes) -> LogKind:
-        """Records grow, all else is rewritten."""
+        """Return DATA for records, SNAPSHOT for every other file."""
         return kind_of(path)
 
     def is_early(self, path: bytes) -> bool:
-        """The tables, and what is not known."""
+        """Return True for the tables, and for unknown files."""
         return not path.endswith(DONE_SUFFIX) and kind_of(path) is SNAPSHOT
 
     def end_of(self, path: bytes) -> bytes | None:
-        """Its `.done`."""
+        """Return the path of its `.done`."""
         return done_of(path)
 
     def ended_by(self, path: bytes) -> bytes | None:
-        """That whose `.done` it is."""
+        """Return the data log whose `.done` this is."""
         return ended_by(path)
 
     def end_length(self, path: bytes, text: bytes) -> int | None:
-        """The `file_len` of a whole `.done`."""
+        """Return the `file_len` of a complete `.done`."""
         return done_length(path, text)
 
     def part(self, path: bytes) -> LogPart | None:
-        """By name and place; None for what the runtime does not write."""
+        """Return the part by name and directory; None for a file that the runtime does not write."""
         directory, _, name = path.rpartition(b"/")
         if is_table(path):
             return LogPart.TABLE
@@ -175,18 +175,19 @@ class JobSource(Source):
             return LogPart.WORK if api_model(data) is None else LogPart.CALLS
         return LogPart.WORK if _CONTINUATION.fullmatch(name) else None
 
-    def before(self, path: bytes) -> tuple[bytes, ...]:
-        """The tables of a data log."""
+    def announced_before(self, path: bytes) -> tuple[bytes, ...]:
+        """Return the tables of a data log."""
         return tables_of(path) if kind_of(path) is DATA else ()
 
-    def together(self, path: bytes) -> tuple[bytes, ...]:
-        """The logs of an inference."""
+    def announced_together(self, path: bytes) -> tuple[bytes, ...]:
+        """Return the logs of the inference."""
         return group_of(path)
 
     def has_ended(self, files: OpenCollection) -> Iterator[bool | None]:
-        """Whether at least one model's acl_api has its `.done`, and each log that is waited for has one that parses.
+        """Yield None for each name, then True if the JOB has ended, or False as soon as a log has no valid `.done`.
 
-        That is the acl_api of a model built for profiling, and whatever has data. Empty files are not waited for.
+        At least one model's acl_api must have its `.done`. Logs that are waited for are the acl_api of each model built
+        for profiling, and every log that has data: empty files are not waited for.
         """
         profiled = set()
         interfaces = []
@@ -203,7 +204,7 @@ class JobSource(Source):
         yield True
 
     def _is_waited_for(self, files: OpenCollection, path: bytes) -> bool:
-        """Whether there is data and no end of it."""
+        """Return True if the log has data and no valid `.done`."""
         try:
             return files.announced_length(self, path) is None and files.status(path).st_size > 0
         except (Gone, NotAFile, Unreadable):

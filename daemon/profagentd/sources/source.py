@@ -1,4 +1,4 @@
-"""What every source of data answers about its collections and their logs; a new one is one file beside this."""
+"""The interface of a source of data: its collections and their logs. A new source is one file beside this one."""
 
 from __future__ import annotations
 
@@ -12,67 +12,67 @@ if TYPE_CHECKING:
 
 
 class LogKind(enum.IntEnum):
-    """How a log is written; the numbers are the wire's."""
+    """Manner in which a log is written; the numbers are the wire's."""
 
     DATA = 1  # it grows at its end
-    SNAPSHOT = 2  # it is rewritten whole
+    SNAPSHOT = 2  # it is rewritten as a whole
 
 
 class LogPart(enum.Enum):
-    """What a log is to its collection, and so when it may be deleted."""
+    """Role of a log in its collection, which decides when it may be deleted."""
 
-    WORK = "work"  # an inference's: while the collection goes on
-    CALLS = "calls"  # a model that is loaded again appends, and its end shows that the collection has ended
-    TABLE = "table"  # explains the others: with the last of them
+    WORK = "work"  # data of an inference: may go while the collection is still written to
+    CALLS = "calls"  # API calls: a model loaded again appends to them, and their end shows the collection's end
+    TABLE = "table"  # needed to read the others: goes with the last of them
 
 
-# Looking up an enum's member takes ten times as long as a name, which shows where it is done for every file.
+# Module constants: looking up an enum's member takes ten times as long, which shows where it is done for each file.
 DATA, SNAPSHOT = LogKind
 
 
 class Source:
-    """A kind of collections. As it stands here: a directory of logs that grow, and are complete when they rest."""
+    """Kind of collections. The defaults describe a directory of growing logs that are complete when they rest."""
 
-    name = ""  # the wire's
-    directories: tuple[bytes, ...] = (b"",)  # where a collection's logs lie, inside it
-    inference_logs = 0  # how many logs `together` gives of an inference; 0 where there are none
+    name = ""  # the name on the wire
+    directories: tuple[bytes, ...] = (b"",)  # directories of a collection that hold logs, relative to it
+    inference_logs = 0  # length of `announced_together` for an inference; 0 without inferences
 
     def is_collection(self, name: bytes) -> bool:
-        """Whether a directory of this name is a collection of this source."""
+        """Return True if a directory of this name is a collection of this source."""
         raise NotImplementedError
 
     def kind(self, _path: bytes) -> LogKind:
-        """How the log at `path` inside a collection is written."""
+        """Return the kind of the log at `path` inside a collection."""
         return DATA
 
     def is_early(self, _path: bytes) -> bool:
-        """Whether it is one of the small files that a walk gives before all others."""
+        """Return True if a walk has to give this small file before all others."""
         return False
 
     def end_of(self, _path: bytes) -> bytes | None:
-        """The file that tells how long the data log at `path` is; None where it is complete when it rests."""
+        """Return the file that announces the length of the data log at `path`; None if the log is complete at rest."""
         return None
 
     def ended_by(self, _path: bytes) -> bytes | None:
-        """The data log that the file at `path` is the end of; None for any other file."""
+        """Return the data log whose length the file at `path` announces; None for any other file."""
         return None
 
     def end_length(self, _path: bytes, _text: bytes) -> int | None:
-        """How many bytes the text of its end tells of the data log at `path`; None for a text that tells none."""
+        """Return the length in the text of that file; None for a text without a valid one."""
         return None
 
     def part(self, _path: bytes) -> LogPart | None:
-        """What the log at `path` is to its collection; None for a file that is never deleted."""
+        """Return the role of the log at `path`; None for a file that is never deleted."""
         return None
 
-    def before(self, _path: bytes) -> tuple[bytes, ...]:
-        """Small files that are announced before the log at `path`; not all of them need to stand."""
+    def announced_before(self, _path: bytes) -> tuple[bytes, ...]:
+        """Return small files to announce before the log at `path`; not all need to exist."""
         return ()
 
-    def together(self, path: bytes) -> tuple[bytes, ...]:
-        """Logs that are announced in this order, that at `path` among them; not all of them need to stand."""
+    def announced_together(self, path: bytes) -> tuple[bytes, ...]:
+        """Return logs to announce in this order, `path` among them; not all need to exist."""
         return (path,)
 
     def has_ended(self, _files: OpenCollection) -> Iterator[bool | None]:
-        """Whether nothing more is expected in a collection; before that None for each look that decides nothing."""
+        """Yield None for each step that decides nothing, then True if nothing more is expected, else False."""
         yield False

@@ -1,4 +1,4 @@
-"""What a JOB may be doing, and who has the NPU open."""
+"""States of a JOB, and the processes that have the NPU open."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _US_PER_S = 1_000_000
 
 
 def since_boot_us(wall_us: int) -> int:
-    """How long after the boot that was, by the wall clock as it is; it stays so when that clock is set."""
+    """Return the microseconds from boot to a wall-clock time, which stay right when that clock is set later."""
     return wall_us - (time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) // 1000
 
 
 def is_npu_open(before_us: int, proc: Path = Path("/proc"), device: str = DEVICE) -> bool | None:
-    """Whether a process that started before then, since the boot, has the NPU open; None where that cannot be seen."""
+    """Return True if a process started before `before_us` since boot has the NPU open; None if not all can be seen."""
     try:
         processes = [each for each in proc.iterdir() if each.name.isdigit()]
     except OSError:
@@ -44,7 +44,7 @@ def is_npu_open(before_us: int, proc: Path = Path("/proc"), device: str = DEVICE
 
 @dataclass(frozen=True)
 class NpuProcess:
-    """A process that has the NPU open; `umask` in octal as the kernel prints it, empty where it does not."""
+    """Process that has the NPU open; `umask` in octal as the kernel prints it, empty where it does not."""
 
     pid: int
     name: str
@@ -53,7 +53,7 @@ class NpuProcess:
 
 
 def npu_processes(proc: Path) -> tuple[list[NpuProcess], bool]:
-    """The processes that have the NPU open, and whether none could hide from the look. OSError without a /proc."""
+    """Return the processes that have the NPU open, and True if none could be hidden. Raises OSError without /proc."""
     found: list[NpuProcess] = []
     can_see = True
     for process in _with_npu([each for each in proc.iterdir() if each.name.isdigit()], DEVICE):
@@ -77,7 +77,7 @@ def _described(process: Path) -> NpuProcess:
 
 
 def _with_npu(processes: list[Path], device: str) -> Iterator[Path | None]:
-    """Those that have it open; None for each that may not be looked into."""
+    """Yield the processes that have the device open; None for each that may not be examined."""
     for process in processes:
         try:
             if _has_open(process, device):
@@ -89,7 +89,7 @@ def _with_npu(processes: list[Path], device: str) -> Iterator[Path | None]:
 
 
 def _has_open(process: Path, device: str) -> bool:
-    # Texts: with a path object for each descriptor of the board it takes three times as long.
+    # Strings: a path object for each descriptor of the board would take three times as long.
     directory = f"{process}/fd"
     return any(_target(f"{directory}/{name}") == device for name in os.listdir(directory))
 
@@ -98,19 +98,19 @@ def _target(link: str) -> str:
     try:
         return os.readlink(link)
     except FileNotFoundError:
-        return ""  # it was closed just now
+        return ""  # the descriptor has just been closed
 
 
 def _started_us(process: Path) -> int:
-    """Time from boot to the process's start; field 22 of its stat, after a name that may hold spaces."""
+    """Return the time from boot to the process's start: field 22 of its stat, after a name that may hold spaces."""
     fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[19]) * _US_PER_S // _TICKS_PER_S
 
 
 class JobState(enum.Enum):
-    """What a JOB directory is doing; the numbers are the wire's."""
+    """State of a JOB directory; the numbers are the wire's."""
 
     OPEN = 1  # it grows, or may grow
     FINISHED = 2  # every expected log is complete, and nothing changed for FINISHED_AFTER_S
-    QUIET = 3  # nothing changed for long
+    QUIET = 3  # nothing changed for `quiet_after_s`, and no process may write
     REMOVED = 4  # the directory is gone

@@ -1,4 +1,4 @@
-"""Finding collections below the roots, and what they hold, in pages that a worker thread fetches."""
+"""Search for collections below the roots, and walks through their files, in pages for a worker thread."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ if TYPE_CHECKING:
 
 
 def directories_of(place: FolderPlace) -> tuple[bytes, ...]:
-    """Where the logs of the collection at `place` lie, inside it."""
+    """Return the directories of the collection at `place` that hold logs, relative to it."""
     source = source_of(place.name)
     return source.directories if source else (b"",)
 
 
-# Trees that are large and never hold a program's output.
+# Large trees that never hold a program's output.
 _SKIPPED_NAMES = frozenset((b"node_modules", b"__pycache__", b"lost+found"))
 _SKIPPED_DIRECTORIES = frozenset((b"/proc", b"/sys", b"/dev"))
 
 
 @dataclass
 class FoundCollections:
-    """Collections, and the directories in which others may appear."""
+    """Collections below a directory, and the directories in which others may appear."""
 
+    # The collections; the searched directories; those that could not be read.
     jobs: list[FolderPlace] = field(default_factory=list)
     directories: list[FolderPlace] = field(default_factory=list)
     unreadable: list[FolderPlace] = field(default_factory=list)
 
 
 def find_jobs(start: FolderPlace, depth: int) -> FoundCollections:
-    """All collections at most `depth` levels below the root of `start`, `start` itself and whatever is below it.
+    """Return all collections below `start`, at most `depth` levels below its root.
 
-    Follows no link and looks into no collection; a directory that cannot be read is listed, not raised.
+    No link is followed and no collection entered. A directory that cannot be read is listed, not raised.
     """
     found = FoundCollections()
     pending = [start]
@@ -60,7 +61,7 @@ def find_jobs(start: FolderPlace, depth: int) -> FoundCollections:
         place = pending.pop()
         level = place.path.count(b"/") + 1 if place.path else 0
         if source_of(place.name):
-            if _is_directory(place):
+            if _is_real_directory(place):
                 found.jobs.append(place)
         elif level < depth and _is_searched(place):
             try:
@@ -72,16 +73,16 @@ def find_jobs(start: FolderPlace, depth: int) -> FoundCollections:
 
 
 def job_times(place: FolderPlace) -> tuple[int, int]:
-    """Wall clock at which the collection was made, and of the newest coming or going of a name, in microseconds.
+    """Return the wall-clock times, in µs, at which the collection was made and a name last came or went in it.
 
-    The making is the last name that came to its own directory: the runtime makes all at once (format page 1).
+    The first is the time of its own directory: the runtime makes all names in it at once (format page 1).
     """
     times = [_mtime_us(place.below(name)) for name in directories_of(place)]
     return times[0], max(times)
 
 
-def _is_directory(place: FolderPlace) -> bool:
-    """Whether a directory is there, reached without a link, readable or not."""
+def _is_real_directory(place: FolderPlace) -> bool:
+    """Return True if a directory is there, reached without a link, readable or not."""
     try:
         parent = open_directory(FolderPlace(place.root, os.path.dirname(place.path)))
         try:
@@ -93,7 +94,7 @@ def _is_directory(place: FolderPlace) -> bool:
 
 
 def _mtime_us(place: FolderPlace) -> int:
-    """0 also for a date before 1970, as a clock that was wrong leaves it: the wire has no such times."""
+    """Return the directory's time in µs; 0 for none, or for a date before 1970, which the wire cannot express."""
     try:
         descriptor = open_directory(place)
     except OSError:
@@ -110,7 +111,7 @@ def _is_searched(place: FolderPlace) -> bool:
 
 
 class Sighting(NamedTuple):
-    """A regular file in a collection."""
+    """Regular file in a collection."""
 
     path: bytes
     kind: LogKind
@@ -120,26 +121,26 @@ class Sighting(NamedTuple):
 
 @dataclass
 class WalkPage:
-    """Some names of a collection, looked at."""
+    """Result of looking up some names of a collection."""
 
     logs: list[Sighting] = field(default_factory=list)
-    odd: list[bytes] = field(default_factory=list)  # something else than a regular file
-    missing: list[bytes] = field(default_factory=list)
+    odd: list[bytes] = field(default_factory=list)  # paths that are no regular files
+    missing: list[bytes] = field(default_factory=list)  # paths without a file
     unreadable: str | None = None  # why the directory cannot be read
     is_last: bool = True
-    is_job_gone: bool = False  # nothing was looked at: the directory is not there
+    is_job_gone: bool = False  # the collection's directory does not exist, so nothing was looked up
 
 
 class CollectionWalk:
-    """Everything in a collection, a page at a time: early files first, and what belongs together at once."""
+    """Walk through all files of a collection, a page at a time: early files first, and groups together."""
 
     def __init__(self, place: FolderPlace, source: Source) -> None:
         self._place = place
         self._source = source
-        self._groups = _groups(place, source)
+        self._groups = _groups(place, source)  # suspended between pages, with its directories open
 
     def page(self, limit: int, announced: Collection[bytes] = ()) -> WalkPage:
-        """The next `limit` names, or a few more that belong together, looked at as by `look`. One caller at a time."""
+        """Return the next `limit` names or a few more, so that no group is split. One caller at a time."""
         paths: list[bytes] = []
         try:
             while len(paths) < limit and (group := next(self._groups, None)):
@@ -148,46 +149,47 @@ class CollectionWalk:
             return WalkPage(is_job_gone=True)
         except OSError as error:
             return WalkPage(unreadable=error.strerror)
-        page = look(self._place, self._source, paths, announced)
+        page = look_up(self._place, self._source, paths, announced)
         page.is_last = len(paths) < limit
         return page
 
 
-def look(
+def look_up(
     place: FolderPlace, source: Source, paths: Iterable[bytes], announced: Collection[bytes] | None = ()
 ) -> WalkPage:
-    """The status of these paths inside the collection at `place`.
+    """Return the status of these paths inside the collection at `place`.
 
-    Each comes behind what must be announced before it, unless that is `announced`; with None for it the paths are in
-    order already. What stands first is looked at last: it was made before the others or not at all.
+    Each path follows those that must be announced before it, unless they are `announced`. With None the paths are in
+    order already. The first ones are looked up last: so a prerequisite that exists when its log is seen is never
+    missed.
     """
     page = WalkPage()
-    names = list(paths) if announced is None else list(_with_earlier(source, paths, announced))
+    names = list(paths) if announced is None else list(_in_order(source, paths, announced))
     try:
         with OpenCollection(place) as files:
             for path in reversed(names):
-                _look_at(files, source.kind(path), path, page)
+                _look_up(files, source.kind(path), path, page)
     except JobGone:
         return WalkPage(is_job_gone=True)
     page.logs.reverse()
     return page
 
 
-def _with_earlier(source: Source, paths: Iterable[bytes], announced: Collection[bytes]) -> dict[bytes, None]:
-    asked = dict.fromkeys(paths)
-    names = dict.fromkeys(path for path in asked if source.is_early(path))
+def _in_order(source: Source, paths: Iterable[bytes], announced: Collection[bytes]) -> dict[bytes, None]:
+    requested = dict.fromkeys(paths)
+    names = dict.fromkeys(path for path in requested if source.is_early(path))
     seen: set[bytes] = set()
-    for path in asked:
-        group = () if path in seen else source.together(path)
+    for path in requested:
+        group = () if path in seen else source.announced_together(path)
         seen.update(group)
         for each in group:
-            if each in asked or each not in announced:
-                names.update(dict.fromkeys(early for early in source.before(each) if early not in announced))
+            if each in requested or each not in announced:
+                names.update(dict.fromkeys(early for early in source.announced_before(each) if early not in announced))
                 names[each] = None
     return names
 
 
-def _look_at(files: OpenCollection, kind: LogKind, path: bytes, page: WalkPage) -> None:
+def _look_up(files: OpenCollection, kind: LogKind, path: bytes, page: WalkPage) -> None:
     try:
         status = files.status(path)
     except JobGone:
@@ -207,17 +209,17 @@ def _groups(place: FolderPlace, source: Source) -> Iterator[list[bytes]]:
         for early in (True, False):
             for path, _ in entries(files, source):
                 if source.is_early(path) == early:
-                    group = source.together(path)
+                    group = source.announced_together(path)
                     at = group.index(path)
-                    if not any(_stands(files, each) for each in group[:at]):
+                    if not any(_exists(files, each) for each in group[:at]):
                         yield list(group[at:])
 
 
 def entries(files: OpenCollection, source: Source) -> Iterator[tuple[bytes, os.DirEntry[str]]]:
-    """The paths that stand in the collection's directories, but those themselves. Raises JobGone, OSError."""
+    """Yield the paths in the collection's directories, without these directories. Raises JobGone, OSError."""
     files.directory()
     for inside in source.directories:
-        # A JOB has its data directory a moment after itself, and may have something else in its place.
+        # The runtime makes the data directory just after the JOB's, and another file may stand under that name.
         with suppress(FileNotFoundError, NotADirectoryError), os.scandir(files.directory(inside)) as found:
             for entry in found:
                 path = os.path.join(inside, os.fsencode(entry.name))
@@ -225,7 +227,7 @@ def entries(files: OpenCollection, source: Source) -> Iterator[tuple[bytes, os.D
                     yield path, entry
 
 
-def _stands(files: OpenCollection, path: bytes) -> bool:
+def _exists(files: OpenCollection, path: bytes) -> bool:
     try:
         files.status(path)
     except (Gone, NotAFile, Unreadable):
@@ -234,7 +236,7 @@ def _stands(files: OpenCollection, path: bytes) -> bool:
 
 
 class Measure(NamedTuple):
-    """How much a collection holds; `is_all` when all of it was counted."""
+    """Size of a collection; `is_all` if all of it was counted."""
 
     logs: int
     bytes: int
@@ -243,7 +245,7 @@ class Measure(NamedTuple):
 
 
 def measure(place: FolderPlace, source: Source, patience_s: float) -> Measure:
-    """Count for so long at most. Blocks; JobGone."""
+    """Count a collection's files, for at most `patience_s` seconds. Blocks; raises JobGone."""
     until = time.monotonic() + patience_s
     logs = size = inferences = 0
     is_all = False
@@ -262,8 +264,8 @@ def measure(place: FolderPlace, source: Source, patience_s: float) -> Measure:
 
 
 def _is_first_data(files: OpenCollection, source: Source, path: bytes) -> bool:
-    """Whether it is the first data log that stands of an inference: nothing is kept of those that were counted."""
-    group = source.together(path)
+    """Return True for the first existing data log of an inference, so that each inference is counted once."""
+    group = source.announced_together(path)
     if source.kind(path) is not DATA or not source.inference_logs or len(group) != source.inference_logs:
         return False
-    return not any(_stands(files, each) for each in itertools.takewhile(lambda each: each != path, group))
+    return not any(_exists(files, each) for each in itertools.takewhile(lambda each: each != path, group))

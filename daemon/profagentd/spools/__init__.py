@@ -1,1 +1,1 @@
-"""Where the daemon keeps what it writes itself: subscribed operators, marks, metrics. Each spool is a collection."""
+"""Spools, the collections that the daemon writes itself: subscribed operators, marks, metrics."""

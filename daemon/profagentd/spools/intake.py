@@ -1,17 +1,17 @@
-"""Takes in what programs write: a FIFO for each name, and pipes whose read end a program passes through a socket.
+"""The intake of programs' records: a FIFO for each name, and pipes whose read end a program passes through a socket.
 
-    <run>/ops.NAME     descriptors of svp_acl_prof_model_subscribe, 256 bytes each
-    <run>/marks        records of profagent_app.marks and profagent_mark.h, 256 bytes each
-    <run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
+<run>/ops.NAME     descriptors of svp_acl_prof_model_subscribe, 256 bytes each
+<run>/marks        records of profagent_app.marks and profagent_mark.h, 256 bytes each
+<run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
 
-One thread reads all of them at once and writes the spools, so that a program waits for nobody. Only whole records go
-into a spool. In place of bytes that are none stands one LOST, which the host counts as a bad record: of marks, what is
-between two headers and too short or too long; of descriptors, which have no header, what a program that died left at
-its pipe's end; of both, what a program writes beyond its allowance.
+One thread reads all of them and writes the spools, so that no program waits. Only whole records go into a spool.
+Anything else is replaced by one LOST record, which the host counts as a bad record. For marks that is what stands
+between two headers and has not the length of a record; for descriptors, which have no header, what a program that died
+left at its pipe's end; for both, what a program writes beyond its allowance.
 
-Any user of the board may write here. Names, pipes and bytes are bounded for each user and in sum, so that nobody takes
-the daemon's descriptors or the disks of board and host; and the thread reads only what it has opened itself, so that
-nobody makes it wait.
+Any user of the board may write here. So names, pipes and bytes are bounded for each user and in total, to protect the
+daemon's descriptors and the disks of board and host. The thread reads only files that it has opened itself, so that
+nobody can make it wait.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from profagentd.limits import (
     PIECE_RECORDS,
     PIPE_BYTES,
 )
-from profagentd.spools.spool import Spool, is_good_name
+from profagentd.spools.spool import Spool, is_valid_name
 
 _log = logging.getLogger(__name__)
 
 RECORD_BYTES = 256
-LOST = b"\xff" * RECORD_BYTES  # neither a mark nor a descriptor
-# Between two reads, so that not every write of a program wakes this thread: a pipe holds 4096 records meanwhile, and
-# 256 of them where the kernel gives no larger one.
+LOST = b"\xff" * RECORD_BYTES  # valid as neither a mark nor a descriptor
+# Pause between two reads, so that not every write of a program wakes this thread. A pipe holds 4096 records meanwhile,
+# or 256 where the kernel allows no larger one.
 REST_S = 0.005
-# After a turn in which more came than is taken: whoever floods a pipe does not take the processor with it.
+# Pause after a round in which a program exceeded its allowance, so that a flooded pipe does not take the processor.
 LONG_REST_S = 0.05
-# A FIFO that could not be opened again, for want of descriptors, is tried so often.
+# Interval of retrying a FIFO that could not be opened again, for want of descriptors.
 OPEN_AGAIN_S = 1.0
 _MARK = re.compile(rb"MARK\x01[\x00-\x03]")  # magic, version, kind
 _MARK_BEGINS = re.compile(rb"M(A(R(K\x01?)?)?)?\Z")
@@ -69,7 +69,7 @@ NewSpool = Callable[[str, str], Spool]  # of a kind and a name
 
 
 class Fifo(NamedTuple):
-    """A FIFO that is offered: its path, and the spool that it fills."""
+    """FIFO for programs: its path, and the spool that it fills."""
 
     path: str
     kind: str
@@ -77,95 +77,92 @@ class Fifo(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """Why a pipe that was passed is not taken."""
+    """A pipe that a program passed is refused; the text says why."""
 
 
 class _Allowance:
-    """So much at once, and so much a second."""
+    """Token bucket: an amount at once, and an amount a second."""
 
     def __init__(self, burst: float, per_s: float) -> None:
         self._burst, self._per_s = burst, per_s
-        self._left, self._since_s = burst, float("-inf")
+        self._left, self._since_s = burst, float("-inf")  # amount available, as of this time
 
     def allows(self, amount: float, now_s: float) -> bool:
-        """Whether so much more may be taken now."""
+        """Return True if this amount may be taken now."""
         passed_s, self._since_s = now_s - self._since_s, now_s
         self._left = min(self._left + passed_s * self._per_s, self._burst)
         return amount <= self._left
 
     def take(self, amount: float) -> None:
-        """Count what was taken."""
+        """Take the amount."""
         self._left -= amount
 
 
 class _User:
-    """What one user may pass, or all of them together."""
+    """Allowances of one user, or of all users together."""
 
     def __init__(self, share: int, names: int, names_per_s: float) -> None:
         self.bytes = _Allowance(share * INTAKE_BURST_BYTES, share * INTAKE_BYTES_PER_S)
         self.names = _Allowance(names, names_per_s)
 
 
-class _Filled:
-    """A spool, how many pipes fill it, who named it (None: the settings), and what it may take."""
+class _FilledSpool:
+    """Spool with the number of pipes that fill it, the user who named it (None: the settings), and its allowances."""
 
     def __init__(self, spool: Spool, user: int | None, allowances: Sequence[_Allowance]) -> None:
         self.spool, self.user, self.pipes = spool, user, 0
         self.allowances = allowances
-        self.is_refused = False  # more came than it may take
+        self.is_refused = False  # it exceeded an allowance, which is logged once
 
 
 class _Pipe:
-    """An open read end, the beginning of a record that is not whole yet, and the FIFO to open anew at its end.
+    """Open read end. `fifo` is opened anew at its end; a pipe without one was passed by `user`."""
 
-    `user` passed it, where it is no FIFO.
-    """
-
-    def __init__(self, descriptor: int, filled: _Filled, fifo: Fifo | None, user: int | None = None) -> None:
+    def __init__(self, descriptor: int, filled: _FilledSpool, fifo: Fifo | None, user: int | None = None) -> None:
         self.descriptor, self.filled, self.fifo, self.user = descriptor, filled, fifo, user
-        self.rest = b""
-        self.cut = _cut_marks if fifo is not None and fifo.kind == "marks" else _cut_descriptors
-        self.is_lost = False  # what was written last is LOST: more of the same is not told again
-        # Of marks that were not taken, the last of each who numbers them.
-        self.kept: dict[bytes, bytes] = {}
+        self.partial = b""  # beginning of a record whose rest has not arrived
+        self.split = _split_marks if fifo is not None and fifo.kind == "marks" else _split_descriptors
+        self.ends_with_lost = False  # the last record written is LOST: a gap that goes on is the same gap
+        # The last refused mark of each writer. Marks are numbered by writer, so it shows the host how many are missing.
+        self.last_marks: dict[bytes, bytes] = {}
 
 
 class Intake:
-    """The thread and its pipes. `start` makes the FIFOs and raises OSError; `stop` reads what is there, and ends."""
+    """Thread that reads all pipes. `start` makes the FIFOs and may raise OSError; `stop` reads the rest and ends."""
 
     def __init__(
         self, run: str, ops: Iterable[str], new_spool: NewSpool, *,
         marks: bool = True, now_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """`ops`: names of FIFOs for descriptors; without one there is no socket either."""
+        """Prepare FIFOs for descriptors under the names `ops`. Without any name there is no socket either."""
         self._run, self._new_spool, self._now_s = run, new_spool, now_s
         self._fifos = [Fifo(os.path.join(run, "marks"), "marks", "program")] if marks else []
         self._fifos += [Fifo(os.path.join(run, f"ops.{name}"), "ops", name) for name in ops]
-        self._spools: dict[tuple[str, str], _Filled] = {}  # the one that was named last at the end
-        self._passed: list[_Pipe] = []
-        self._users: dict[int, _User] = {}
+        self._spools: dict[tuple[str, str], _FilledSpool] = {}  # by kind and name, the newest last
+        self._passed: list[_Pipe] = []  # pipes passed through the socket
+        self._users: dict[int, _User] = {}  # by user number
         self._all_users = _User(2, MOST_NAMES, NAMES_PER_S)
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
-        self._waiting: list[socket.socket] = []
-        self._unread: list[Fifo] = []  # those that could not be opened again
+        self._connections: list[socket.socket] = []
+        self._unopened: list[Fifo] = []  # FIFOs that could not be opened again
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
-        self._lock = -1
-        self._is_stopping = False
-        self._rest_s = REST_S
+        self._lock = -1  # descriptor of the lock file in the run directory
+        self._is_stopping = False  # set by `stop`, read by the thread after each round
+        self._rest_s = REST_S  # pause after this round
         self.torn_records = self.lost_bytes = 0
 
     def start(self) -> None:
-        """Make the FIFOs and the socket, and begin to read."""
+        """Make the FIFOs and the socket, and start the thread. Raises OSError."""
         try:
-            self._offer()
+            self._make_endpoints()
         except OSError:
-            self._close()  # a FIFO that is open and not read would hold up its program
+            self._close()  # a FIFO that is open but not read would block its program
             raise
         self._thread.start()
 
-    def _offer(self) -> None:
+    def _make_endpoints(self) -> None:
         if not os.path.isdir(self._run):
             os.makedirs(self._run)
             os.chmod(self._run, 0o755)  # noqa: S103 - programs of other users open what is in it
@@ -183,7 +180,7 @@ class Intake:
         self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
 
     def stop(self) -> None:
-        """Take in what was written so far, then end every spool. Blocks until that is done."""
+        """Read what was written so far, then end every spool. Blocks until that is done."""
         self._is_stopping = True
         os.write(self._waker, b"x")
         self._thread.join()
@@ -194,7 +191,7 @@ class Intake:
     def _close(self) -> None:
         for pipe in [*self._pipes()]:
             self._end(pipe)
-        for each in self._waiting + ([] if self._socket is None else [self._socket]):
+        for each in self._connections + ([] if self._socket is None else [self._socket]):
             each.close()
         for descriptor in (self._lock, self._wake, self._waker):
             if descriptor >= 0:
@@ -203,8 +200,8 @@ class Intake:
 
     def _work(self) -> None:
         try:
-            self._take_in()
-        except Exception:  # noqa: BLE001 - a pipe that stays open and is not read would hold up its program
+            self._read_all()
+        except Exception:  # noqa: BLE001 - a pipe that stays open but is not read would block its program
             _log.exception("what programs write is taken in no more")
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, _Pipe):
@@ -214,20 +211,20 @@ class Intake:
                     self._selector.unregister(key.fd)
                     key.fileobj.close()
 
-    def _take_in(self) -> None:
+    def _read_all(self) -> None:
         self._selector.register(self._wake, selectors.EVENT_READ, None)
         is_last = False
         while not is_last:
-            is_last = self._is_stopping  # once more what is there, and no more of who never rests
-            keeping = [pipe for pipe in self._pipes() if pipe.kept]
-            longest_s = OPEN_AGAIN_S if self._unread or keeping else None
+            is_last = self._is_stopping  # one last round: a program that never pauses must not delay the end
+            withheld = [pipe for pipe in self._pipes() if pipe.last_marks]
+            longest_s = OPEN_AGAIN_S if self._unopened or withheld else None
             for key, _ in self._selector.select(0 if is_last else longest_s):
                 if isinstance(key.data, _Pipe):
                     self._read(key.data)
                 elif key.data is not None:
                     key.data()
-            for pipe in keeping:
-                self._take(pipe, [])
+            for pipe in withheld:
+                self._write_records(pipe, [])
             if not self._is_stopping:
                 self._open_again()
                 time.sleep(self._rest_s)
@@ -237,46 +234,46 @@ class Intake:
         yield from (key.data for key in self._selector.get_map().values() if isinstance(key.data, _Pipe))
 
     def _open_again(self) -> None:
-        unread, self._unread = self._unread, []
-        for fifo in unread:
+        unopened, self._unopened = self._unopened, []
+        for fifo in unopened:
             try:
                 self._open(fifo)
             except OSError:
-                self._unread.append(fifo)
+                self._unopened.append(fifo)
 
     def _open(self, fifo: Fifo) -> None:
-        _make_fifo(fifo.path)  # once more when somebody removed it
+        _make_fifo(fifo.path)  # again, in case that somebody removed it
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._add(_Pipe(descriptor, self._filled(fifo.kind, fifo.name, None), fifo))
+        self._add(_Pipe(descriptor, self._spool_for(fifo.kind, fifo.name, None), fifo))
 
     def _add(self, pipe: _Pipe) -> None:
-        with contextlib.suppress(OSError):  # beyond this user's limit: a smaller pipe holds less of a burst
+        with contextlib.suppress(OSError):  # above this user's limit the pipe stays small, and holds less of a burst
             fcntl.fcntl(pipe.descriptor, _SET_PIPE_SIZE, PIPE_BYTES)
         self._selector.register(pipe.descriptor, selectors.EVENT_READ, pipe)
         pipe.filled.pipes += 1
 
-    def _filled(self, kind: str, name: str, user: int | None) -> _Filled:
-        """The spool of a name; of a name that a user gives for the first time, a place for it. Raises _RefusedError."""
+    def _spool_for(self, kind: str, name: str, user: int | None) -> _FilledSpool:
+        """Return the spool of a name; a name that a user gives for the first time is admitted. Raises _RefusedError."""
         key = kind, name
         if key not in self._spools:
             allowances = [_Allowance(INTAKE_BURST_BYTES, INTAKE_BYTES_PER_S)]
             if user is not None:
-                self._take_name(user)
+                self._admit_name(user)
                 allowances = [self._all_users.bytes, self._users[user].bytes]
-            self._spools[key] = _Filled(self._new_spool(kind, name), user, allowances)
+            self._spools[key] = _FilledSpool(self._new_spool(kind, name), user, allowances)
         return self._spools[key]
 
-    def _take_name(self, user: int) -> None:
+    def _admit_name(self, user: int) -> None:
         own = self._users.setdefault(user, _User(1, MOST_NAMES_OF_USER, NAMES_PER_S_OF_USER))
         names = [self._all_users.names, own.names]
         if not all(each.allows(1, self._now_s()) for each in names):
             raise _RefusedError("new names come too often: one a minute is taken")
-        self._make_place(user)
+        self._make_room_for_name(user)
         for each in names:
             each.take(1)
 
-    def _make_place(self, user: int) -> None:
-        """End a spool of which no program has a pipe any more, where there are as many as may be."""
+    def _make_room_for_name(self, user: int) -> None:
+        """End a spool without pipes where the number of names is at its limit. Raises _RefusedError."""
         named = {key: each for key, each in self._spools.items() if each.user is not None}
         own = {key: each for key, each in named.items() if each.user == user}
         for those, most in ((own, MOST_NAMES_OF_USER), (named, MOST_NAMES)):
@@ -299,24 +296,24 @@ class Intake:
         if not data:
             self._end(pipe)
             return
-        records, pipe.rest = pipe.cut(pipe.rest + data)
-        self._take(pipe, records)
+        records, pipe.partial = pipe.split(pipe.partial + data)
+        self._write_records(pipe, records)
 
-    def _take(self, pipe: _Pipe, records: list[bytes]) -> None:
-        """Write records; one LOST is enough for what one gap is, in however many reads it came."""
-        if pipe.kept:
-            records = [*pipe.kept.values(), *records]
+    def _write_records(self, pipe: _Pipe, records: list[bytes]) -> None:
+        """Write records that are within the allowances. A gap is one LOST, however many reads it spans."""
+        if pipe.last_marks:
+            records = [*pipe.last_marks.values(), *records]
         if self._is_allowed(pipe, len(records) * RECORD_BYTES):
-            pipe.kept.clear()
-        elif pipe.cut is _cut_marks:
-            _keep_last(pipe.kept, records)
+            pipe.last_marks.clear()
+        elif pipe.split is _split_marks:
+            _remember_last(pipe.last_marks, records)
             return
         else:
             records = [LOST]
-        if pipe.is_lost and records[:1] == [LOST]:
+        if pipe.ends_with_lost and records[:1] == [LOST]:
             records = records[1:]
         if records:
-            pipe.is_lost = records[-1] == LOST
+            pipe.ends_with_lost = records[-1] == LOST
             self.torn_records += records.count(LOST)
         for begin in range(0, len(records), PIECE_RECORDS):
             self._write(pipe.filled.spool, b"".join(records[begin : begin + PIECE_RECORDS]))
@@ -344,21 +341,21 @@ class Intake:
             self.lost_bytes += len(data)
 
     def _end(self, pipe: _Pipe) -> None:
-        """The last writer is gone, perhaps in the middle of a record; a FIFO waits for the next one."""
-        for record in pipe.kept.values():  # few, and they tell of many
+        """Close a pipe whose last writer is gone, perhaps within a record; its FIFO is opened for the next writer."""
+        for record in pipe.last_marks.values():  # few records, which show how many marks are missing
             self._write(pipe.filled.spool, record)
-        pipe.kept.clear()
-        if pipe.rest:
-            self._take(pipe, [LOST])
-            _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.rest))
+        pipe.last_marks.clear()
+        if pipe.partial:
+            self._write_records(pipe, [LOST])
+            _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.partial))
         self._selector.unregister(pipe.descriptor)
         if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
-            # Open anew before the old end is closed: what a writer that comes now writes is not dropped between.
+            # The FIFO is opened before the old end is closed: without any reader a new writer's bytes would be lost.
             try:
                 self._open(pipe.fifo)
             except OSError as error:
                 _log.warning("nothing is read of %s until it can be opened again: %s", pipe.fifo.path, error)
-                self._unread.append(pipe.fifo)
+                self._unopened.append(pipe.fifo)
         pipe.filled.pipes -= 1
         if pipe.fifo is None:
             self._passed.remove(pipe)
@@ -371,19 +368,19 @@ class Intake:
         except OSError:
             return
         connection.setblocking(False)
-        self._waiting.append(connection)
-        if len(self._waiting) > MOST_WAITING:
-            self._leave(self._waiting[0])
+        self._connections.append(connection)
+        if len(self._connections) > MOST_WAITING:
+            self._close_connection(self._connections[0])
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
 
     def _receive(self, connection: socket.socket) -> None:
-        """Take a name and a descriptor; the answer is `ok`, or why not."""
-        if connection not in self._waiting:
-            return  # it had to leave in this very turn
+        """Receive a name and a descriptor; answer `ok`, or the reason of a refusal."""
+        if connection not in self._connections:
+            return  # the connection was closed in this very round, for want of room
         descriptors: list[int] = []
         try:
             message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
-            self._take_pipe(message, descriptors, _user_of(connection))
+            self._add_passed_pipe(message, descriptors, _user_of(connection))
             answer = "ok"
         except (_RefusedError, OSError) as error:
             answer = str(error)
@@ -391,17 +388,17 @@ class Intake:
             os.close(descriptor)
         with contextlib.suppress(OSError):
             connection.send(answer.encode())
-        self._leave(connection)
+        self._close_connection(connection)
 
-    def _leave(self, connection: socket.socket) -> None:
-        self._waiting.remove(connection)
+    def _close_connection(self, connection: socket.socket) -> None:
+        self._connections.remove(connection)
         self._selector.unregister(connection)
         connection.close()
 
-    def _take_pipe(self, message: bytes, descriptors: list[int], user: int) -> None:
-        """Read a pipe from now on. Raises _RefusedError and OSError."""
+    def _add_passed_pipe(self, message: bytes, descriptors: list[int], user: int) -> None:
+        """Read a passed pipe from now on. Raises _RefusedError and OSError."""
         name = message.decode("utf-8", "replace")
-        if not is_good_name(name):
+        if not is_valid_name(name):
             raise _RefusedError("the name has letters, digits, `_` and `.` alone, 64 at most")
         if len(descriptors) != 1 or not self._is_read_end(descriptors[0]):
             raise _RefusedError("one read end of a pipe is wanted")
@@ -409,10 +406,10 @@ class Intake:
             raise _RefusedError(f"{MOST_PASSED} pipes were passed already")
         if sum(pipe.user == user for pipe in self._passed) >= MOST_PASSED_OF_USER:
             raise _RefusedError(f"{MOST_PASSED_OF_USER} pipes were passed by this user already")
-        # An open file of its own: who passed this one may have it wait, or read what is there away.
+        # Opened anew, as the passed descriptor is shared: its giver could make it blocking, or read from it as well.
         descriptor = os.open(f"/proc/self/fd/{descriptors[0]}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            pipe = _Pipe(descriptor, self._filled("ops", name, user), None, user)
+            pipe = _Pipe(descriptor, self._spool_for("ops", name, user), None, user)
             self._add(pipe)
         except BaseException:
             os.close(descriptor)
@@ -420,7 +417,7 @@ class Intake:
         self._passed.append(pipe)
 
     def _is_read_end(self, descriptor: int) -> bool:
-        """Whether it is a pipe that its giver may read: no path to one, and no FIFO, which has a name and an owner."""
+        """Return True for the read end of an anonymous pipe: not an O_PATH descriptor, and no FIFO of another owner."""
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         status = os.fstat(descriptor)
         is_pipe = stat.S_ISFIFO(status.st_mode) and status.st_dev == os.fstat(self._wake).st_dev
@@ -428,7 +425,7 @@ class Intake:
 
 
 def _user_of(connection: socket.socket) -> int:
-    """The user whose process connected."""
+    """Return the user whose process connected."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     user: int = _PEER.unpack(credentials)[1]
     return user
@@ -441,22 +438,22 @@ def _end(spool: Spool) -> None:
         _log.warning("a spool stays without its end: %s", error)
 
 
-def _keep_last(kept: dict[bytes, bytes], records: Iterable[bytes]) -> None:
-    """Keep the last mark of each who numbers marks."""
+def _remember_last(last_marks: dict[bytes, bytes], records: Iterable[bytes]) -> None:
+    """Remember the last mark of each writer."""
     for record in records:
-        who = record[8:12] + record[46:48]  # process and writer
-        if record != LOST and (who in kept or len(kept) < MOST_KEPT):
-            kept[who] = record
+        writer = record[8:12] + record[46:48]  # process, and writer in it
+        if record != LOST and (writer in last_marks or len(last_marks) < MOST_KEPT):
+            last_marks[writer] = record
 
 
-def _cut_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
-    """Whole records, and the beginning of one."""
+def _split_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return whole records, and the beginning of one."""
     whole = len(data) - len(data) % RECORD_BYTES
     return [data[begin : begin + RECORD_BYTES] for begin in range(0, whole, RECORD_BYTES)], data[whole:]
 
 
-def _cut_marks(data: bytes) -> tuple[list[bytes], bytes]:
-    """The same for marks, with LOST for each gap: a record begins with a header, and the next header is behind it."""
+def _split_marks(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return whole records with LOST for each gap, and the beginning of one. A record extends from header to header."""
     records: list[bytes] = []
     end = 0  # of the last record
     for begin in _marks_in(data):
@@ -468,7 +465,10 @@ def _cut_marks(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _marks_in(data: bytes) -> Iterator[int]:
-    """Where whole records begin. What looks like a header in one may be its text, unless no other follows it."""
+    """Yield the offsets of whole records.
+
+    Bytes that look like a header inside a record may be its text, so they count only if no header follows the record.
+    """
     found = _MARK.search(data)
     while found is not None and len(data) - found.start() >= RECORD_BYTES:
         begin, end = found.start(), found.start() + RECORD_BYTES
@@ -482,7 +482,7 @@ def _marks_in(data: bytes) -> Iterator[int]:
 
 
 def _locked(path: str) -> int:
-    """Have the directory to oneself: two readers of one FIFO would each have half of what is written."""
+    """Return a descriptor that holds the directory's lock: two readers of one FIFO would each get half of the bytes."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -493,7 +493,7 @@ def _locked(path: str) -> int:
 
 
 def _make_fifo(path: str) -> None:
-    """A FIFO that every program may write to, and only the daemon's user read."""
+    """Make a FIFO that every program may write to, and only the daemon's user may read."""
     try:
         os.mkfifo(path)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""The daemon's own works: taking in what programs write, and measuring the board. Each fills spools of its own."""
+"""The daemon's own producers: the intake of programs' records and the sampler of metrics, which fill the spools."""
 
 from __future__ import annotations
 
@@ -12,48 +12,49 @@ from typing import TYPE_CHECKING, Callable
 
 from profagentd.config import real_root
 from profagentd.loop import until_first
-from profagentd.metrics.collectors import every
+from profagentd.metrics.collectors import all_collectors
 from profagentd.metrics.sampler import Sampler, SweepLines
 from profagentd.spools.intake import Intake
-from profagentd.spools.spool import Spool, end_left, left_open
+from profagentd.spools.spool import Spool, finish_collection, unfinished_collections
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from profagentd.config import DaemonConfig
     from profagentd.loop import DaemonClock
-    from profagentd.spools.spool import Lost
+    from profagentd.spools.spool import OnDropped
 
 
 _LOGGER = logging.getLogger(__name__)
 
-# How often a disk that was full at the start is tried again.
+# Interval of retrying to end earlier collections on a disk that was full at the start.
 END_AGAIN_S = 30.0
 
 
 class SpoolKeeper:
-    """Runs the works that are asked for. One that fails is told once, and stops neither the daemon nor the other."""
+    """Owner of the intake and the sampler. A failure of one is logged, and stops neither the daemon nor the other."""
 
     def __init__(
-        self, config: DaemonConfig, clock: DaemonClock, roots: Iterable[bytes], lost: Lost, *,
+        self, config: DaemonConfig, clock: DaemonClock, roots: Iterable[bytes], on_dropped: OnDropped, *,
         board: Path = Path("/"), made_by: str = "",
     ) -> None:  # fmt: skip
-        """`roots`: whose disks are measured. `lost` is called on the loop for each segment that the cap took.
+        """Prepare the producers of the settings' spools.
 
-        `board` is where the board's own files are, `made_by` what makes up all that is kept, if anything.
+        `roots`: directories whose disks are measured. `on_dropped` is called on the loop for each segment that the cap
+        takes. `board`: root of the board's own files. `made_by`: what makes up the data of a simulated board, if any.
         """
         self._config = config
         self._clock = clock
-        self._lost = lost
+        self._on_dropped = on_dropped
         self._made_by = made_by
-        self._sampler = Sampler(every(roots, real_root(config.spool_directory)), board)
-        self._is_refused = False  # the disk took no metrics the last time
-        self._left: list[str] = []  # collections of earlier daemons that have no end yet
-        self.offered = asyncio.Event()  # programs find their FIFOs, if there are to be any
-        self._ending, self._ended = asyncio.Event(), asyncio.Event()
+        self._sampler = Sampler(all_collectors(roots, real_root(config.spool_directory)), board)
+        self._is_refused = False  # the disk refused the last metrics
+        self._unfinished: list[str] = []  # collections of earlier daemons that have no end yet
+        self.offered = asyncio.Event()  # set once programs find their FIFOs, or none are wanted
+        self._ending, self._ended = asyncio.Event(), asyncio.Event()  # `end` was called; all collections have ended
 
     def prepare(self) -> bool:
-        """Make the directory of the spools, and end what an earlier daemon left open; False where none are wanted.
+        """Make the spools' directory, and end what an earlier daemon left open; return False without spools.
 
         What a full disk refuses is done later.
         """
@@ -61,33 +62,33 @@ class SpoolKeeper:
             return False
         try:
             os.makedirs(self._config.spool_directory, mode=0o750, exist_ok=True)
-            self._left = left_open(self._config.spool_directory)
+            self._unfinished = unfinished_collections(self._config.spool_directory)
         except OSError as error:
             _LOGGER.warning("no %s before there is a directory for them: %s", ", ".join(self._config.spools), error)
-        self._end_left()
+        self._finish_earlier()
         return True
 
-    def _end_left(self) -> None:
+    def _finish_earlier(self) -> None:
         try:
-            while self._left:
-                with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
-                    end_left(self._left[-1])
-                self._left.pop()
+            while self._unfinished:
+                with contextlib.suppress(FileNotFoundError):  # the collection was deleted meanwhile
+                    finish_collection(self._unfinished[-1])
+                self._unfinished.pop()
         except OSError as error:
             _LOGGER.warning("what an earlier daemon left stays without its end for now: %s", error)
 
-    async def _go_on_ending(self) -> None:
-        while self._left:
+    async def _retry_finishing(self) -> None:
+        while self._unfinished:
             await self._clock.sleep(END_AGAIN_S)
-            await asyncio.to_thread(self._end_left)
+            await asyncio.to_thread(self._finish_earlier)
 
     @property
     def lacking(self) -> Mapping[str, str]:
-        """Metrics that this board does not give, and why."""
+        """Metrics that this board does not give, with reasons."""
         return dict(self._sampler.problems)
 
     async def run(self) -> None:
-        """Run until cancelled; every collection has its end then, or after `end`."""
+        """Run until cancelled. Every collection is ended then, or after `end`."""
         try:
             await until_first(self._ending.wait(), self._work())
         finally:
@@ -95,22 +96,22 @@ class SpoolKeeper:
         await asyncio.Event().wait()
 
     async def end(self) -> None:
-        """End every collection, and fill no other."""
+        """End every collection, and start no other."""
         self._ending.set()
         await self._ended.wait()
 
     async def _work(self) -> None:
         kinds = self._config.spools
-        works = [self._go_on_ending()]
+        tasks = [self._retry_finishing()]
         if "metrics" in kinds:
-            works.append(self._told("metrics", self._measure()))
+            tasks.append(self._run_logged("metrics", self._measure()))
         if "ops" in kinds or "marks" in kinds:
-            works.append(self._told("subscriptions or marks of programs", self._take_in()))
-        await asyncio.gather(*works)
+            tasks.append(self._run_logged("subscriptions or marks of programs", self._run_intake()))
+        await asyncio.gather(*tasks)
         self.offered.set()
         await asyncio.Event().wait()
 
-    async def _told(self, what: str, work: Coroutine[None, None, None]) -> None:
+    async def _run_logged(self, what: str, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except OSError as error:
@@ -118,7 +119,7 @@ class SpoolKeeper:
         except Exception:
             _LOGGER.exception("no more %s", what)
 
-    async def _take_in(self) -> None:
+    async def _run_intake(self) -> None:
         config = self._config
         ops = config.subscriptions if "ops" in config.spools else ()
         intake = Intake(config.run_directory, ops, self._new_spool(), marks="marks" in config.spools)
@@ -134,7 +135,7 @@ class SpoolKeeper:
     async def _measure(self) -> None:
         lines, period_s = SweepLines(), 1 / self._config.metrics_hz
         spool = self._new_spool(lines.names)("metrics", "board")
-        # One thread, so that the spool ends after its last sweep.
+        # One thread, so that `close` runs after the last sweep's write.
         with ThreadPoolExecutor(1, thread_name_prefix="metrics") as thread:
             loop = asyncio.get_running_loop()
             due = self._clock.monotonic()
@@ -152,7 +153,7 @@ class SpoolKeeper:
         try:
             if data:
                 spool.write(data)
-        except OSError as error:  # a disk that is full now may have room again: a segment begins with every name
+        except OSError as error:  # the next sweep tries again: a new segment begins with all names
             if not self._is_refused:
                 _LOGGER.warning("metrics are lost: %s", error)
             self._is_refused = True
@@ -162,13 +163,13 @@ class SpoolKeeper:
     def _new_spool(self, preamble: Callable[[], bytes] = bytes) -> Callable[[str, str], Spool]:
         loop, config = asyncio.get_running_loop(), self._config
 
-        def lost(collection: str, segment: str, size: int) -> None:
-            loop.call_soon_threadsafe(self._lost, collection, segment, size)
+        def on_dropped(collection: str, segment: str, size: int) -> None:
+            loop.call_soon_threadsafe(self._on_dropped, collection, segment, size)
 
         def new(kind: str, name: str) -> Spool:
             return Spool(
-                config.spool_directory, kind, name, cap_bytes=config.spool_cap_bytes, lost=lost, preamble=preamble,
-                made_by=self._made_by,
+                config.spool_directory, kind, name, cap_bytes=config.spool_cap_bytes, on_dropped=on_dropped,
+                preamble=preamble, made_by=self._made_by,
             )  # fmt: skip
 
         return new
