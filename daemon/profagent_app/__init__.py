@@ -1,4 +1,4 @@
-"""The side of profagent that lives in the profiled program: Python 3.8 and the standard library only.
+"""The side of profagent inside the profiled program, for Python 3.8, with the standard library only.
 
 from profagent_app import mark, span            # marks in the timeline
 from profagent_app import acl                   # pyACL's functions: models, profiling, subscription

@@ -1,9 +1,9 @@
-"""Errors of this side. Each says what to do next.
+"""Errors of the program's side. Each says what to do next.
 
 ProgramError
-├── LibraryError    the runtime library is not there, or lacks a function
+├── LibraryError    the runtime library is missing, or lacks a function
 │   └── MissingNameError    pyACL has the name, `profagent_app.acl` has not; an AttributeError, too
-├── OrderError      a call against the order of the profiling pages; it was not made
+├── OrderError      a call against the order of the profiling pages; the library was not called
 └── CallError       the runtime library refused a call
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
-    """A return code of the runtime: its name in the public header, and what most likely caused it."""
+    """Return code of the runtime: its name in the public header, and the most likely cause."""
 
     name: str
     cause: str
@@ -35,7 +35,7 @@ CODES = {
 
 
 class ProgramError(Exception):
-    """Base of all errors of this side."""
+    """Base of all errors of the program's side."""
 
 
 class LibraryError(ProgramError):
@@ -43,14 +43,14 @@ class LibraryError(ProgramError):
 
 
 class MissingNameError(LibraryError, AttributeError):
-    """A name of pyACL that is neither in the SS928's runtime nor on the profiling pages."""
+    """Name of pyACL that is neither in the SS928's runtime nor on the profiling pages."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name}: not in the SS928's runtime; docs/reference/program.md has the names that are")
 
 
 class OrderError(ProgramError):
-    """A call against the rules of the profiling pages; `code` is what the runtime answers to it."""
+    """Call against the rules of the profiling pages; `code` is what the runtime would return."""
 
     def __init__(self, function: str, rule: str, code: int) -> None:
         super().__init__(f"{function}: {rule}")

@@ -1,7 +1,7 @@
 """Marks, spans and stamps of the program: 256 bytes each, written to the daemon's FIFO `marks` with one `write`.
 
-A write never waits: without a daemon, or with a full FIFO, a mark is dropped. Its number is not given again, so the
-host sees the gap and tells it as a loss. `profagent_mark.h` writes the same bytes.
+A write never waits: without a daemon, or with a full FIFO, the mark is dropped. Its number is not used again, so the
+host sees the gap and records a loss. `profagent_mark.h` writes the same bytes.
 
     offset  type       field
     0x00    u32        magic, 0x4B52414D ("MARK")
@@ -32,61 +32,64 @@ from types import TracebackType
 from typing import Any, Callable
 
 RUN_DIRECTORY = "/run/profagent"
-# Fields of one word are put together first: each argument of `pack` costs a hundredth of a mark.
+# Fields are combined to words of 64 bits first: each argument of `pack` costs a hundredth of a mark.
 RECORD = struct.Struct("<QQQQQQ208s")
 MAGIC, VERSION = 0x4B52414D, 1
 TEXT_BYTES = 208
+# Interval of trying to open the FIFO.
 RETRY_NS = 1_000_000_000
 
 
 class Kind(enum.IntEnum):
-    """What a record marks."""
+    """Kind of a record."""
 
-    MARK = 0  # a moment
+    MARK = 0  # a point in time
     SPAN = 1  # begun and ended in one thread or asyncio task, nested in others
     RANGE = 2  # may cross threads, and overlap others
     STEP = 3  # a step of a Profiler
 
 
-# Each is looked up once: a mark has 3 µs.
+# Looked up once: a mark may take 3 µs.
 _pack, _write = RECORD.pack, os.write
 _loop: Callable[[], Any] = asyncio._get_running_loop  # noqa: SLF001 - the public form raises, which costs a microsecond
 _MARK, _SPAN = int(Kind.MARK), int(Kind.SPAN)
-# The first eight bytes by kind and bytes of the text: numbers of 64 bits take long to put together.
+# The first eight bytes by kind and length of the text, as combining numbers of 64 bits takes long.
 _HEADS = [[MAGIC | VERSION << 32 | kind << 40 | size << 48 for size in range(TEXT_BYTES + 1)] for kind in Kind]
 
 
 class MarkWriter:
-    """Writes records to the FIFO; opens it again once a second when it is not there."""
+    """Writer of records to the FIFO. It tries to open a missing FIFO again once a second."""
 
     def __init__(self, path: str | None = None, pid: int = 0) -> None:
-        """`pid` is whose marks these are, if not this process's."""
+        """Write records of the process `pid`, if it is not this one."""
         self._path, self._pid = path, pid
-        self._fifo = -1  # while it is there
-        # Its descriptor, which is never closed: another thread may be about to write to it.
-        self._kept = -1
-        self._next_try_ns = 0
-        self._opening = threading.Lock()
+        self._fifo = -1  # descriptor of the FIFO while the daemon reads it, else -1
+        # That descriptor's number. It is never closed, as another thread may be about to write to it: a later FIFO gets
+        # the same number.
+        self._descriptor = -1
+        self._next_try_ns = 0  # monotonic time of the next attempt to open it
+        self._opening = threading.Lock()  # held by the one thread that opens it
+        # The next record's number: `next` of a count is atomic, so writing needs no lock.
         self._numbers = itertools.count()
-        self._own = threading.local()
-        self._writer = _any_writer()
-        os.register_at_fork(after_in_child=self._forked)
+        self._thread_data = threading.local()  # process and thread number of each thread, as one word
+        self._writer = _random_writer()
+        os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def write(self, kind: int, text: bytes, begin_ns: int, end_ns: int, lane: int = 0, attributes: bytes = b"") -> bool:
-        """Whether the record reached the FIFO. Text and attributes are cut at 208 bytes together."""
+        """Write a record; return True if it reached the FIFO. Text and attributes are cut to 208 bytes together."""
         content = text + attributes
         if len(content) > TEXT_BYTES:
-            content = text = _shortened(text)
-            attributes = b""  # half of a JSON object is none
+            content = text = _truncate(text)
+            attributes = b""  # a part of a JSON object is useless
         try:
-            writer = self._own.writer
+            writer = self._thread_data.writer
         except AttributeError:
-            writer = self._own.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
+            writer = self._thread_data.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
         if attributes:
             lane |= len(attributes) << 32
         lane |= self._writer
         record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)
-        if self._fifo < 0 and not self._opened():
+        if self._fifo < 0 and not self._open():
             return False
         try:
             _write(self._fifo, record)
@@ -97,7 +100,7 @@ class MarkWriter:
             return False
         return True
 
-    def _opened(self) -> bool:
+    def _open(self) -> bool:
         with self._opening:
             now_ns = _monotonic_ns()
             if self._fifo >= 0 or now_ns < self._next_try_ns:
@@ -106,28 +109,28 @@ class MarkWriter:
             with contextlib.suppress(OSError):
                 path = self._path or os.path.join(os.environ.get("PROFAGENT_RUN", RUN_DIRECTORY), "marks")
                 fifo = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-                if self._kept < 0:
-                    self._kept = fifo
+                if self._descriptor < 0:
+                    self._descriptor = fifo
                 else:
-                    os.dup2(fifo, self._kept, inheritable=False)
+                    os.dup2(fifo, self._descriptor, inheritable=False)
                     os.close(fifo)
-                self._fifo = self._kept
+                self._fifo = self._descriptor
             return self._fifo >= 0
 
-    def _forked(self) -> None:
-        # A child counts its own records; the open FIFO may be shared, since each write is whole. A thread of the
-        # parent may have held the lock, and is not here to give it back.
-        self._numbers, self._own, self._opening = itertools.count(), threading.local(), threading.Lock()
-        self._writer = _any_writer()
+    def _reset_after_fork(self) -> None:
+        # The child numbers its own records. It may share the open FIFO, since each write is atomic. The lock is new: a
+        # thread of the parent that held the old one would never release it in the child.
+        self._numbers, self._thread_data, self._opening = itertools.count(), threading.local(), threading.Lock()
+        self._writer = _random_writer()
 
 
-def _any_writer() -> int:
-    """A random even number, where it stands in the last field."""
+def _random_writer() -> int:
+    """Return a random even number, shifted to its place in the record's last field."""
     return (int.from_bytes(os.urandom(2), "little") & 0xFFFE) << 48
 
 
-def _shortened(text: bytes) -> bytes:
-    """The text, cut between characters."""
+def _truncate(text: bytes) -> bytes:
+    """Return the text, cut between characters."""
     return text if len(text) <= TEXT_BYTES else text[:TEXT_BYTES].decode(errors="ignore").encode()
 
 
@@ -135,21 +138,22 @@ _now_ns: Callable[[], int] = time.time_ns
 _monotonic_ns: Callable[[], int] = time.monotonic_ns
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 _quoted = json.encoder.encode_basestring_ascii
-WRITER = MarkWriter()  # of this process: one FIFO and one numbering
+WRITER = MarkWriter()  # the process's only writer, as the numbers of records form one sequence
 
 
 def mark(text: object, /, **attributes: Any) -> None:
-    """Mark this moment."""
+    """Write a mark of the present time."""
     now = _now_ns()
     loop = _loop()
-    lane = 0 if loop is None else _task(loop)
+    lane = 0 if loop is None else _task_number(loop)
     WRITER.write(_MARK, _encoded(text), now, now, lane, _json(attributes) if attributes else b"")
 
 
 class span:  # noqa: N801 - it is used as a function
-    """`with span("preprocess", frame=7):` marks the time from begin to end; for threads and asyncio tasks.
+    """Context manager that writes its time as a span: `with span("preprocess", frame=7):`.
 
-    Each time has a span of its own: one that is entered again before it has ended tells the later begin twice.
+    It works in threads and in asyncio tasks. Each use needs an object of its own: one that is entered again before it
+    has ended gives both spans the later begin.
     """
 
     __slots__ = ("_attributes", "_begin_ns", "_text")
@@ -165,7 +169,7 @@ class span:  # noqa: N801 - it is used as a function
     ) -> None:
         end, attributes = _now_ns(), self._attributes
         loop = _loop()
-        lane = 0 if loop is None else _task(loop)
+        lane = 0 if loop is None else _task_number(loop)
         attached = _json(attributes) if attributes else b""
         WRITER.write(_SPAN, _encoded(self._text), self._begin_ns, end, lane, attached)
 
@@ -174,7 +178,7 @@ def _encoded(text: object) -> bytes:
     try:
         if type(text) is str:
             return text.encode()
-    except UnicodeEncodeError:  # half of a character
+    except UnicodeEncodeError:  # a lone surrogate
         pass
     try:
         return str(text).encode("utf-8", "replace")
@@ -183,7 +187,7 @@ def _encoded(text: object) -> bytes:
 
 
 def _json(attributes: dict[str, Any]) -> bytes:
-    # The encoder of a whole object takes longer than all the rest of a mark.
+    # Encoding the object as a whole would take longer than the rest of a mark.
     text = ""
     try:
         for key, value in attributes.items():
@@ -198,7 +202,7 @@ def _value(value: Any) -> str:
     return _quoted(value) if type(value) is str else _encode(value)
 
 
-def _task(loop: asyncio.AbstractEventLoop) -> int:
-    """A number for the asyncio task that runs here; 0 outside of one. Two tasks of a thread are two tracks."""
+def _task_number(loop: asyncio.AbstractEventLoop) -> int:
+    """Return a number for the running asyncio task, 0 outside of one. Two tasks of a thread are two tracks."""
     task = asyncio.current_task(loop)
     return 0 if task is None else (id(task) >> 4) & 0xFFFFFFFF or 1

@@ -1,4 +1,4 @@
-"""The arguments of `Profiler`: what they may be, and what has no meaning on an SS928."""
+"""The arguments of `Profiler`: their checks, and those that have no meaning on an SS928."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 from typing import Any
 
 from profagent_app.runtime import DataType
-from profagent_app.schedule import Schedule
+from profagent_app.schedule import StepSchedule
 
 _log = logging.getLogger("profagent_app")
 
 
 class ProfilerLevel(enum.Enum):
-    """How much is collected."""
+    """Amount of data that is collected."""
 
     LevelNone = "LevelNone"
     Level0 = "Level0"
@@ -23,7 +23,7 @@ class ProfilerLevel(enum.Enum):
 
 
 class ProfilerActivity(enum.Enum):
-    """Whose activities are collected."""
+    """Unit whose activities are collected."""
 
     CPU = "CPU"
     NPU = "NPU"
@@ -31,7 +31,7 @@ class ProfilerActivity(enum.Enum):
 
 
 class AicoreMetrics(enum.Enum):
-    """Groups of counters; the SS928 has one."""
+    """Groups of counters, of which the SS928 has one."""
 
     AiCoreNone = "AiCoreNone"
     ArithmeticUtilization = "ArithmeticUtilization"
@@ -61,47 +61,47 @@ DEFAULTS: dict[str, Any] = {
     "parallel_strategy": False,
     "sync_enable": True,
 }
-# What has no meaning on an SS928 when it is not the default.
-_NOT_HERE = (
+# Arguments that have no meaning on an SS928; another value than the default gives a warning.
+_UNSUPPORTED = (
     "profile_memory", "with_stack", "data_simplification", "l2_cache", "hbm_ddr", "pcie", "data_process",
     "parallel_strategy", "sync_enable",
 )  # fmt: skip
-_said: set[str] = set()
+_warned: set[str] = set()  # texts that `warn_once` has logged
 
 
-def checked(arguments: dict[str, Any]) -> dict[str, Any]:
-    """All arguments, with defaults for what was not given; TypeError for one that there is not."""
+def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return all arguments, with defaults for absent ones. Raises TypeError for an unknown one."""
     unknown = set(arguments) - set(DEFAULTS)
     if unknown:
         raise TypeError(f"Profiler has no argument {', '.join(sorted(unknown))}")
     parameters = {**DEFAULTS, **arguments}
-    _put_right(parameters)
-    for name in _NOT_HERE:
+    _replace_invalid(parameters)
+    for name in _UNSUPPORTED:
         if parameters[name] != DEFAULTS[name]:
-            say_once(f"{name} has no meaning on an SS928: it is left out")
+            warn_once(f"{name} has no meaning on an SS928: it is left out")
             parameters[name] = DEFAULTS[name]
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
         _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
     if handler is not None and parameters["schedule"] is None:
         _log.warning("on_trace_ready is called with a schedule only: call analyse() at the end")
-    _leave_what_is_recorded(parameters)
+    _restrict_to_recorded(parameters)
     return parameters
 
 
-def _leave_what_is_recorded(parameters: dict[str, Any]) -> None:
-    """Name the activities and metrics that the runtime records: profiler_info is read by others."""
+def _restrict_to_recorded(parameters: dict[str, Any]) -> None:
+    """Restrict activities and metrics to those that the runtime records: others read them in profiler_info."""
     if ProfilerActivity.GPU in parameters["activities"]:
-        say_once("an SS928 has no GPU: the activity is left out")
+        warn_once("an SS928 has no GPU: the activity is left out")
         parameters["activities"] = [each for each in parameters["activities"] if each is not ProfilerActivity.GPU]
     if parameters["profiler_level"] is ProfilerLevel.LevelNone:
-        say_once("an SS928 has no LevelNone: Level0 is taken")
+        warn_once("an SS928 has no LevelNone: Level0 is taken")
         parameters["profiler_level"] = ProfilerLevel.Level0
-    asked, recorded = parameters["aicore_metrics"], AicoreMetrics.AiCoreNone
+    requested, recorded = parameters["aicore_metrics"], AicoreMetrics.AiCoreNone
     if ProfilerActivity.NPU in parameters["activities"]:
         recorded = AicoreMetrics.ArithmeticUtilization
-    if asked not in {AicoreMetrics.AiCoreNone, recorded}:
-        say_once(
+    if requested not in {AicoreMetrics.AiCoreNone, recorded}:
+        warn_once(
             "an SS928 has the metrics ArithmeticUtilization only: they are taken"
             if recorded is not AicoreMetrics.AiCoreNone
             else "aicore_metrics needs ProfilerActivity.NPU: none are recorded"
@@ -109,10 +109,10 @@ def _leave_what_is_recorded(parameters: dict[str, Any]) -> None:
     parameters["aicore_metrics"] = recorded
 
 
-def _put_right(parameters: dict[str, Any]) -> None:
-    """Replace what cannot be used by its default, with a warning."""
+def _replace_invalid(parameters: dict[str, Any]) -> None:
+    """Replace invalid values by defaults, with a warning."""
     if isinstance(parameters["on_trace_ready"], type):
-        parameters["on_trace_ready"] = parameters["on_trace_ready"]()  # the class, as the page names its handler
+        parameters["on_trace_ready"] = parameters["on_trace_ready"]()  # the page also passes the class itself
     for name in ("schedule", "on_trace_ready"):
         if parameters[name] is not None and not callable(parameters[name]):
             _log.warning("%s must be callable; it is left out", name)
@@ -136,7 +136,7 @@ def _put_right(parameters: dict[str, Any]) -> None:
 
 
 def data_types(parameters: dict[str, Any]) -> DataType:
-    """What the runtime is to record; ValueError where that is nothing."""
+    """Return the data types that the runtime has to record. Raises ValueError where there are none."""
     if not parameters["activities"]:
         raise ValueError("activities has nothing that an SS928 records: name ProfilerActivity.NPU or CPU")
     types = DataType(0)
@@ -149,15 +149,15 @@ def data_types(parameters: dict[str, Any]) -> DataType:
     return types
 
 
-def written(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as JSON takes them."""
+def to_json(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters as values that JSON can hold."""
     plain: dict[str, Any] = {}
     for name, value in parameters.items():
         if isinstance(value, enum.Enum):
             plain[name] = value.value
         elif isinstance(value, list):
             plain[name] = [getattr(each, "value", each) for each in value]
-        elif isinstance(value, Schedule):
+        elif isinstance(value, StepSchedule):
             plain[name] = value.to_dict()
         else:
             plain[name] = value if isinstance(value, (bool, int, str, type(None))) else repr(value)
@@ -165,8 +165,8 @@ def written(parameters: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def say_once(text: str) -> None:
-    """Warn of what is the same however often it is asked for."""
-    if text not in _said:
-        _said.add(text)
+def warn_once(text: str) -> None:
+    """Log a warning, unless the same text was logged before."""
+    if text not in _warned:
+        _warned.add(text)
         _log.warning(text)

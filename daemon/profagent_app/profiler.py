@@ -1,8 +1,8 @@
-"""`Profiler` in MindSpore's shape, over the SS928's runtime.
+"""`Profiler` with MindSpore's interface, over the SS928's runtime.
 
 The rules are those of MindSpore's `Profiler`: actions, transitions, warnings and defaults. What the SS928 cannot do is
-said once, as a warning of the logger `profagent_app`. Two things differ. The runtime records only models that are
-loaded after `prof_init`, so that is called when the Profiler starts, whatever the first step's action is, and once.
+logged once, as a warning of the logger `profagent_app`. Two things differ. The runtime records only models that are
+loaded after `prof_init`. So `prof_init` is called once, when the Profiler starts, whatever the first step's action is.
 And the analysis is made on the host: `profagent import`.
 """
 
@@ -29,10 +29,10 @@ from profagent_app.parameters import (
     AicoreMetrics,
     ProfilerActivity,
     ProfilerLevel,
-    checked,
+    check_arguments,
     data_types,
-    say_once,
-    written,
+    to_json,
+    warn_once,
 )
 from profagent_app.runtime import Mode, Runtime
 from profagent_app.schedule import TRANSITIONS, ProfilerAction, checked_schedule, every_step, schedule
@@ -56,49 +56,49 @@ _F = TypeVar("_F", bound=Callable[..., None])
 
 
 def _logged(method: _F) -> _F:
-    """What goes wrong is logged and not raised: a profiler must not end the program."""
+    """Log exceptions of a method instead of raising them: a profiler must not end the program."""
 
     @functools.wraps(method)
-    def tried(*arguments: Any, **named: Any) -> None:
+    def guarded(*arguments: Any, **named: Any) -> None:
         try:
             method(*arguments, **named)
         except Exception as error:  # noqa: BLE001
             _log.error("Profiler %s failed: %s", method.__name__, error)
 
-    return cast("_F", tried)
+    return cast("_F", guarded)
 
 
 class Collection:
     """One run of the runtime's profiling below `<output_path>/<worker>_<pid>_<time>_ascend_ms`.
 
-    Its files are written as soon as their content is known: the end of a program may be a signal.
+    Its files are written as soon as their content is known, since a program may end by a signal.
     """
 
     def __init__(self, parameters: dict[str, Any], runtime: Runtime) -> None:
         self._parameters, self._runtime = parameters, runtime
-        self._config = 0
-        self._metadata: dict[str, Any] = {}
-        self.directory = ""
-        self._is_ready = False
+        self._config = 0  # address of the profiling configuration while there is a JOB, else 0
+        self._metadata: dict[str, Any] = {}  # content of profiler_metadata.json
+        self.directory = ""  # of the newest JOB
+        self._is_ready = False  # `init` was called in this cycle
         handler = parameters["on_trace_ready"]
-        self._arguments = (self,) if handler is not None and _takes_one(handler) else ()
+        self._arguments = (self,) if handler is not None and _takes_argument(handler) else ()
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a JOB."""
+        """True while there is a JOB."""
         return self._config != 0
 
     def open_job(self) -> None:
-        """Make the directory and the JOB, unless there is one: before a model is loaded."""
+        """Make the directory and the JOB, unless there is one. Models have to be loaded after this."""
         if self.is_open:
             return
-        # Made first: where it is refused, nothing is open that would refuse the next Profiler.
+        # The configuration comes first: where it is refused, no JOB is open that would make the next Profiler fail.
         config = self._runtime.create_config(data_types(self._parameters))
         directory = self._new_directory()
-        metadata = {} if self.directory else self._metadata  # those of the JOB before are beside it
+        metadata = {} if self.directory else self._metadata  # entries of an earlier JOB stay beside that one
         try:
             os.mkdir(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750)
-            _write(directory, "profiler_info_0.json", {"profiler_parameters": written(self._parameters)})
+            _write(directory, "profiler_info_0.json", {"profiler_parameters": to_json(self._parameters)})
             if metadata:
                 _write(directory, "profiler_metadata.json", metadata)
             self._runtime.prof_init(directory)
@@ -118,7 +118,7 @@ class Collection:
             directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
             try:
                 os.makedirs(directory, mode=0o750)
-            except FileExistsError:  # that of another JOB of this millisecond
+            except FileExistsError:  # another JOB has this millisecond
                 now_ms += 1
             else:
                 return directory
@@ -127,32 +127,32 @@ class Collection:
         """End the JOB."""
         config, self._config = self._config, 0
         if config:
-            if self._runtime.mode is not Mode.OFF:  # acl.finalize may have ended it
+            if self._runtime.mode is not Mode.OFF:  # acl.finalize may have ended the JOB already
                 self._runtime.prof_finalize()
             self._runtime.destroy_config(config)
 
     def init(self) -> None:
-        """Make ready for a start."""
+        """Prepare a cycle."""
         self._is_ready = True
 
     def start(self) -> None:
-        """Record from now on."""
+        """Begin to record."""
         if not self._is_ready:
             _log.error("ProfilerInterface start failed, profiler has not been initialized.")
             return
         self._runtime.prof_start(self._config)
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         if self.is_open and self._runtime.mode is Mode.STARTED:
             self._runtime.prof_stop(self._config)
 
     def finalize(self) -> None:
-        """End a cycle: the next one needs `init`."""
+        """End a cycle; the next one needs `init`."""
         self._is_ready = False
 
     def add_metadata(self, key: str, value: Any) -> bool:
-        """Write one more entry of `profiler_metadata.json`; return False where they are too many bytes together."""
+        """Add an entry to `profiler_metadata.json`; return False if its size would exceed MAX_METADATA_BYTES."""
         metadata = {**self._metadata, key: value}
         if len(json.dumps(metadata)) > MAX_METADATA_BYTES:
             return False
@@ -162,16 +162,16 @@ class Collection:
         return True
 
     def trace_ready(self) -> None:
-        """Call the user's function."""
+        """Call the user's handler."""
         handler = self._parameters["on_trace_ready"]
         if handler is not None:
             handler(*self._arguments)
 
     def clear(self) -> None:
-        """Nothing is kept between cycles."""
+        """Do nothing, since no data is held between cycles."""
 
     def delete_dir(self) -> None:
-        """MindSpore only says so, too."""
+        """Log that there is nothing to parse. MindSpore deletes nothing here either."""
         _log.warning("%s has no data that can be parsed", self.directory)
 
 
@@ -179,24 +179,24 @@ def _write(directory: str, name: str, content: dict[str, Any]) -> None:
     path = os.path.join(directory, name)
     with open(os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=4)
-    os.replace(f"{path}.part", path)  # a crash in between leaves the entries of before
+    os.replace(f"{path}.part", path)  # a crash before this leaves the earlier entries
 
 
 class Profiler:
-    """Profile this process: `Profiler()` starts, `stop()` ends, `analyse()` makes the results, where it can.
+    """Profiler of this process: `Profiler()` starts, `stop()` ends, `analyse()` makes the results where it can.
 
-    Arguments, all by name, are `DEFAULTS`; an unknown one raises TypeError. Inside `with`, it is started and stopped.
-    With a `schedule`, call `step()` after each step. Problems are logged, not raised, as MindSpore does.
+    Arguments are given by name and listed in `DEFAULTS`; an unknown one raises TypeError. Inside `with` it is started
+    and stopped. With a `schedule`, call `step()` after each step. Problems are logged, not raised, as MindSpore does.
     """
 
     def __init__(self, *, runtime: Runtime | None = None, **arguments: Any) -> None:
-        self._parameters = checked(arguments)
+        self._parameters = check_arguments(arguments)
         self._has_schedule = self._parameters["schedule"] is not None
         self._schedule = checked_schedule(self._parameters["schedule"]) if self._has_schedule else every_step
         self._has_started = False
-        self._never_stepped = self._has_schedule
-        self._step_began_ns = 0
-        self.step_num = 0
+        self._never_stepped = self._has_schedule  # `stop` then refuses, as MindSpore's does
+        self._step_began_ns = 0  # wall clock
+        self.step_num = 0  # the present step
         self.current_action: ProfilerAction = self._schedule(0)
         self._collection: Collection | None = None
         try:
@@ -205,25 +205,25 @@ class Profiler:
         except Exception as error:  # noqa: BLE001 - a profiler must not end the program
             _log.error("the profiler cannot collect: %s", error)
             self._collection = None
-        self._pid = os.getpid()
+        self._pid = os.getpid()  # a forked child must not end its parent's profiler
         _end_at_exit(self)
         if self._parameters["start_profile"]:
             self.start()
 
     @_logged
     def start(self) -> None:
-        """Start collecting, at the first step's action."""
+        """Start collecting, with the action of the first step."""
         if self._has_started:
             _log.warning("The profiler has already started. Do not turn on again in the open state.")
             return
         self._has_started = True
-        self._do(("open_job",))  # a new one after a stop
+        self._do(("open_job",))  # does nothing unless `stop` has closed the JOB
         self._transit(ProfilerAction.NONE, self.current_action)
         self._step_began_ns = time.time_ns()
 
     @_logged
     def step(self) -> None:
-        """End a step, and begin the next one; needs a schedule."""
+        """End a step and begin the next one. Needs a schedule."""
         if not self._has_schedule:
             _log.error("With no schedule in the Profiler, step takes no effect!")
             return
@@ -262,7 +262,7 @@ class Profiler:
         step_list: list[int] | None = None,
         mode: str = "sync",
     ) -> None:
-        """Stop, and import the results where `profagent` is installed (Python 3.11); else say how to."""
+        """Stop, and import the results where `profagent` is installed (Python 3.11); else log how to do that."""
         if mode not in {"sync", "async"}:
             _log.warning('analyse: mode must be "sync" or "async", not %r: "sync" is taken', mode)
         if offline_path is not None:
@@ -303,12 +303,12 @@ class Profiler:
 
     @_logged
     def add_metadata(self, key: str, value: str) -> None:
-        """Keep a text beside the results."""
+        """Store a text beside the results."""
         self._add(key, value, value)
 
     @_logged
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Keep a JSON text beside the results."""
+        """Store a JSON text beside the results."""
         try:
             self._add(key, value, json.loads(value))
         except (TypeError, ValueError) as error:
@@ -334,7 +334,7 @@ class Profiler:
         for step in steps:
             try:
                 getattr(self._collection, step)()
-            except Exception as error:  # noqa: BLE001 - the next ones are to be done
+            except Exception as error:  # noqa: BLE001 - later steps must still run
                 _log.error("Profiler %s failed: %s", step, error)
 
     def _end_step(self) -> None:
@@ -358,8 +358,8 @@ class Profiler:
         self.end()
 
     def end(self) -> None:
-        """Stop what was not stopped: of a Profiler that is deleted, and of every one at the interpreter's end."""
-        if getattr(self, "_pid", 0) != os.getpid():  # a child of fork has its parent's Profilers
+        """Stop a profiler that was not stopped, when it is deleted or when the interpreter ends."""
+        if getattr(self, "_pid", 0) != os.getpid():  # a forked child has copies of its parent's profilers
             return
         if self._has_started and self._collection is not None:
             self.stop()
@@ -368,15 +368,15 @@ class Profiler:
 
     def _close(self) -> None:
         self._has_started = False
-        if self._collection is not None and self._collection.is_open:  # it never started, or stop wanted a step
+        if self._collection is not None and self._collection.is_open:  # `stop` was not called, or refused
             self._do(("stop", "close_job"))
 
 
-_living: weakref.WeakSet[Profiler] = weakref.WeakSet()
+_living: weakref.WeakSet[Profiler] = weakref.WeakSet()  # profilers to end at exit
 
 
 def _end_at_exit(profiler: Profiler) -> None:
-    # Of atexit's functions the last one comes first: the program may have given it acl.finalize before.
+    # atexit calls the functions in reverse order. Registered anew, this one runs before an acl.finalize of the program.
     _living.add(profiler)
     atexit.unregister(_end_all)
     atexit.register(_end_all)
@@ -401,7 +401,7 @@ def _warn_of_no_effect(**arguments: Any) -> None:
 
 
 class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
-    """`on_trace_ready` that puts results below `dir_name`, and imports them where it can."""
+    """`on_trace_ready` handler that puts results below `dir_name`, and imports them where it can."""
 
     def __init__(
         self,
@@ -421,7 +421,7 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
         self._is_wanted, self._is_async = analyse_flag, async_mode
 
     def __call__(self, collection: Collection) -> None:
-        """Import what was collected so far."""
+        """Import the data collected so far."""
         if self._is_wanted:
             _import(collection.directory, wait=not self._is_async)
 
@@ -429,13 +429,13 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
 tensor_board_trace_handler = tensorboard_trace_handler  # the page has both spellings
 
 
-def _takes_one(handler: Callable[..., Any]) -> bool:
-    """MindSpore called it without an argument first, and with one since 2.10."""
+def _takes_argument(handler: Callable[..., Any]) -> bool:
+    """Return True if the handler takes the collection: MindSpore passes it since 2.10, and nothing before."""
     try:
         inspect.signature(handler).bind(None)
     except TypeError:
         return False
-    except ValueError:  # written in C, and does not tell
+    except ValueError:  # a C function without a signature
         return True
     return True
 
@@ -457,7 +457,7 @@ def _import(directory: str, *, wait: bool) -> None:
         _log.warning("there is no JOB in %s: nothing to import", directory)
         return
     if command is None:
-        say_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
+        warn_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
         return
     for job in jobs:
         process = subprocess.Popen([command, "import", "-dir", os.path.join(directory, job)])  # noqa: S603

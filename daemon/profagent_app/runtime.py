@@ -1,7 +1,7 @@
-"""The runtime library `libsvp_acl.so`: its profiling and subscription functions, in the order that it wants.
+"""The runtime library `libsvp_acl.so`: its profiling and subscription functions, with their rules of order.
 
-Signatures are those of the public headers `svp_acl_*.h`. The order of profiling is checked before a call is made; the
-rules are of the pyACL pages, the codes were seen by running the public library.
+Signatures are those of the public headers `svp_acl_*.h`. The order is checked before a call is made. The rules are
+those of the pyACL pages; the codes were observed with the public library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Union
 from profagent_app.errors import CallError, LibraryError, OrderError
 
 LIBRARY = "libsvp_acl.so"
-# Where SDK images keep it; unverified on boards. The loader's own path comes first.
+# Directories of SDK images, not verified on boards. The loader's own path is tried first.
 DIRECTORIES = ("/opt/lib", "/opt/lib/svp_npu", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 DESCRIPTOR_BYTES = 256
 _NORMAL_PAGES = 2  # of SVP_ACL_MEM_MALLOC_NORMAL_ONLY
@@ -108,11 +108,11 @@ _RETURNS_OTHER: dict[str, tuple[type, tuple[type, ...]]] = {
     "svp_acl_get_data_buffer_stride": (_SIZE, (_P,)),
 }
 
-Data = Union[bytes, int]  # the bytes of descriptors, or their address
+Data = Union[bytes, int]  # descriptors: their bytes, or their address
 
 
 class DataType(enum.IntFlag):
-    """What `prof_start` records."""
+    """Data that `prof_start` records."""
 
     ACL_API = 0x1
     TASK_TIME = 0x2
@@ -122,7 +122,7 @@ class DataType(enum.IntFlag):
 
 
 class Mode(enum.Enum):
-    """What the profiling of this process is at, as far as it was used through this binding."""
+    """State of profiling in this process, as far as this binding was used."""
 
     OFF = "off"
     READY = "initialised"
@@ -177,7 +177,7 @@ _IN_USE = _Rule(100000, "models are subscribed with this configuration: unsubscr
 
 
 class Operator(NamedTuple):
-    """One executed layer, as a descriptor tells it. Times are microseconds since 1970, by the board's clock."""
+    """Executed layer from a descriptor. Times are microseconds since 1970, by the board's clock."""
 
     model_id: int
     op_type: str
@@ -188,7 +188,7 @@ class Operator(NamedTuple):
 
 
 def load(library: str | None = None) -> ctypes.CDLL:
-    """The runtime library: `library`, `$PROFAGENT_SVP_ACL`, or where images keep it; LibraryError without one."""
+    """Return the runtime library: `library`, `$PROFAGENT_SVP_ACL`, or that of an image. Raises LibraryError."""
     named = library or os.environ.get("PROFAGENT_SVP_ACL")
     tried = [named] if named else [LIBRARY, *(f"{directory}/{LIBRARY}" for directory in DIRECTORIES)]
     for path in tried:
@@ -210,43 +210,43 @@ def _declare(path: str, library: ctypes.CDLL, name: str, returned: type, argumen
     except AttributeError:
         if name.startswith("svp_acl_prof"):
             raise LibraryError(f"{path} has no {name}: it is not the SS928's runtime") from None
-        return  # the others are asked for by programs that have them
+        return  # a program that uses one of the others has a library with it
     function.restype, function.argtypes = returned, arguments
 
 
 class Runtime:
-    """The library, and the state that its order rules need. Calls raise OrderError, CallError or LibraryError."""
+    """The library, and the state that its rules of order need. Calls raise OrderError, CallError or LibraryError."""
 
     def __init__(self, library: str | None = None) -> None:
         self._library = load(library)
         self._initialized: bool | None = None  # None: the program may have called svp_acl_init by itself
-        self._models: dict[int, bool] = {}  # whether each is loaded still
-        self._subscribed: dict[int, int] = {}  # and with which configuration
-        self._configs: dict[int, object] = {}  # those that live, and their values
-        self._started: object = None  # the values of the one that profiling was started with
-        self._pipes: dict[int, int] = {}  # the descriptors of subscriptions' configurations
-        self._numbers: dict[int, ctypes.c_int] = {}  # the library keeps a pointer to such a number, how long is unknown
-        self._files: dict[int, int] = {}  # the memory of each model that was loaded as bytes
-        self._without_stride: set[int] = set()  # data buffers that get that of their tensor at the first execution
-        self.mode = Mode.OFF
+        self._models: dict[int, bool] = {}  # by model id: it is still loaded
+        self._subscribed: dict[int, int] = {}  # by model id: the subscription's configuration
+        self._configs: dict[int, object] = {}  # by address: the values of each profiling configuration
+        self._started: object = None  # values of the configuration that profiling was started with
+        self._pipes: dict[int, int] = {}  # by address: the pipe of each subscription's configuration
+        self._descriptor_numbers: dict[int, ctypes.c_int] = {}  # never freed: the library keeps pointers to them
+        self._model_memory: dict[int, int] = {}  # by model id: device memory of models loaded as bytes
+        self._without_stride: set[int] = set()  # data buffers that get their tensor's stride when executed
+        self.mode = Mode.OFF  # the state that `_RULES` depends on
 
     def init(self, config_path: str | None = None) -> None:
-        """`svp_acl_init`; with an acl.json that has a `profiler` object, profiling is the file's."""
+        """Call `svp_acl_init`. With an acl.json that has a `profiler` object, that object controls profiling."""
         self.call("svp_acl_init", os.fsencode(config_path) if config_path is not None else None)
         self._initialized = True
-        # Only the library knows which objects count, and it makes no JOB in /proc.
+        # Only the library knows which objects it accepts. It cannot make a JOB in /proc, so this call has no effect.
         if config_path is not None and self._library.svp_acl_prof_init(b"/proc", 5) == _OF_FILE.code:
             self.mode = Mode.JSON
 
     def finalize(self) -> None:
-        """`svp_acl_finalize`; it ends profiling as well."""
+        """Call `svp_acl_finalize`, which ends profiling as well."""
         self.call("svp_acl_finalize")
         self._initialized, self.mode = False, Mode.OFF
         self._models.clear()
         self._subscribed.clear()
 
     def prof_init(self, result_path: str) -> None:
-        """Make a JOB in the directory `result_path`; where there is none, the library takes the current one."""
+        """Make a JOB in the directory `result_path`; if that does not exist, the library takes the current one."""
         self._check("svp_acl_prof_init")
         _refuse_if(any(self._models.values()), "svp_acl_prof_init", _BEFORE_LOAD)
         path = os.fsencode(result_path)
@@ -254,14 +254,14 @@ class Runtime:
         self.mode = Mode.READY
 
     def prof_start(self, config: int) -> None:
-        """Record what `config` (of `create_config`) says, from now on."""
+        """Begin to record what `config` (of `create_config`) selects."""
         self._check("svp_acl_prof_start")
         _check_config("svp_acl_prof_start", config, self._configs)
         self.call("svp_acl_prof_start", config)
         self.mode, self._started = Mode.STARTED, self._configs[config]
 
     def prof_stop(self, config: int) -> None:
-        """Record no more; `config` has the values of the one that it was started with."""
+        """Stop recording; `config` has the values of the one that profiling was started with."""
         self._check("svp_acl_prof_stop")
         _check_config("svp_acl_prof_stop", config, self._configs)
         _refuse_if(self._started not in {None, self._configs[config]}, "svp_acl_prof_stop", _SAME_CONFIG)
@@ -275,11 +275,12 @@ class Runtime:
         self.mode = Mode.OFF
 
     def create_config(self, data_types: int = DataType.ALL, devices: Sequence[int] = (0,), metrics: int = 0) -> int:
-        """The address of a profiling configuration; the SS928 takes device 0 and metrics 0 alone."""
+        """Return the address of a profiling configuration. The SS928 accepts device 0 and metrics 0 only."""
         numbers = (ctypes.c_uint32 * len(devices))(*devices)
         config = self._library.svp_acl_prof_create_config(numbers, len(devices), metrics, None, data_types)
-        self._configs[self._made("svp_acl_prof_create_config", config)] = (data_types, tuple(devices), metrics)
-        return int(config)
+        address = self._checked_address("svp_acl_prof_create_config", config)
+        self._configs[address] = (data_types, tuple(devices), metrics)
+        return address
 
     def destroy_config(self, config: int) -> None:
         """Free a profiling configuration."""
@@ -288,14 +289,14 @@ class Runtime:
         self._configs.pop(config)
 
     def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
-        """The address of a subscription's configuration; `descriptor` is the pipe that is written to."""
-        number = self._numbers.setdefault(descriptor, ctypes.c_int(descriptor))
+        """Return the address of a subscription's configuration; `descriptor` is the pipe's write end."""
+        number = self._descriptor_numbers.setdefault(descriptor, ctypes.c_int(descriptor))
         config = self._library.svp_acl_prof_create_subscribe_config(time_info, 0, ctypes.byref(number))
-        self._pipes[self._made("svp_acl_prof_create_subscribe_config", config)] = descriptor
+        self._pipes[self._checked_address("svp_acl_prof_create_subscribe_config", config)] = descriptor
         return int(config)
 
     def destroy_subscribe_config(self, config: int) -> None:
-        """Free a subscription's configuration; its models are unsubscribed before."""
+        """Free a subscription's configuration. Its models have to be unsubscribed before."""
         function = "svp_acl_prof_destroy_subscribe_config"
         _check_config(function, config, self._pipes)
         _refuse_if(config in self._subscribed.values(), function, _IN_USE)
@@ -303,7 +304,7 @@ class Runtime:
         self._pipes.pop(config)
 
     def subscribe(self, model_id: int, config: int) -> None:
-        """Have 256 bytes written to the configuration's pipe for each layer that the model executes."""
+        """Let the library write 256 bytes to the configuration's pipe for each layer that the model executes."""
         function = "svp_acl_prof_model_subscribe"
         self._check(function)
         _check_config(function, config, self._pipes)
@@ -312,7 +313,7 @@ class Runtime:
         _refuse_if(bool(in_use - {self._pipes[config]}), function, _OTHER_PIPE)
         _refuse_if(self._models.get(model_id) is False, function, _UNLOADED)
         if self._initialized:
-            self.mode = Mode.SUBSCRIBED  # also when it fails: the process stays in this mode
+            self.mode = Mode.SUBSCRIBED  # a failed call puts the library in this mode as well
         self.call(function, model_id, config)
         self.mode = Mode.SUBSCRIBED
         self._subscribed[model_id] = config
@@ -321,25 +322,25 @@ class Runtime:
         """End a model's subscription."""
         self._check("svp_acl_prof_model_unsubscribe")
         _refuse_if(model_id not in self._subscribed, "svp_acl_prof_model_unsubscribe", _NOT_SUBSCRIBED)
-        self._subscribed.pop(model_id)  # also when it fails: it is not subscribed then
+        self._subscribed.pop(model_id)  # a failed call ends the subscription as well
         self.call("svp_acl_prof_model_unsubscribe", model_id)
         if not self._subscribed:
             self.mode = Mode.OFF
 
     def op_desc_size(self) -> int:
-        """Bytes of a descriptor."""
+        """Return the bytes of a descriptor."""
         self._check("svp_acl_prof_get_*")
-        size: int = self.output("svp_acl_prof_get_op_desc_size", _SIZE(), 0)  # the library writes 32 of its bits
+        size: int = self.output("svp_acl_prof_get_op_desc_size", _SIZE(), 0)  # the library writes 32 bits
         return size
 
     def op_num(self, data: Data, size: int) -> int:
-        """How many whole descriptors `size` bytes hold."""
+        """Return the number of whole descriptors in `size` bytes."""
         self._check("svp_acl_prof_get_*")
         number: int = self.output("svp_acl_prof_get_op_num", _U32(), 2, data, size)
         return number
 
     def op_text(self, kind: str, data: Data, size: int, index: int) -> str:
-        """The `type` or `name` of a descriptor's layer, without the NUL that models may carry."""
+        """Return the `type` or `name` of a descriptor's layer, without a NUL that models may append."""
         length = self.op_text_length(kind, data, size, index)
         if length > _LONGEST_BY_ACCESSOR:
             return _text_of(data, index, kind, length)
@@ -348,20 +349,20 @@ class Runtime:
         return into.raw[:length].rstrip(b"\0").decode(errors="replace")
 
     def op_text_length(self, kind: str, data: Data, size: int, index: int) -> int:
-        """Bytes of the `type` or `name`."""
+        """Return the bytes of the `type` or `name`."""
         self._check("svp_acl_prof_get_*")
         length: int = self.output(f"svp_acl_prof_get_op_{kind}_len", _SIZE(), 3, data, size, index)
         return length
 
     def op_number(self, kind: str, data: Data, size: int, index: int) -> int:
-        """The `op_start`, `op_end` or `op_duration` (µs) or `model_id` of a descriptor."""
-        # The accessors answer 100000 in place of a number, so the index is checked before.
+        """Return a descriptor's `op_start`, `op_end` or `op_duration` (µs), or its `model_id`."""
+        # For a bad index the accessors return the code 100000 as if it were a number, so the index is checked here.
         if not 0 <= index < self.op_num(data, size):
             raise CallError(f"svp_acl_prof_get_{kind}", 100000)
         return int(self.answer(f"svp_acl_prof_get_{kind}", data, size, index))
 
     def operators(self, data: bytes) -> list[Operator]:
-        """Every whole descriptor in `data`."""
+        """Return every whole descriptor in `data`."""
         size = len(data)
         return [
             Operator(
@@ -376,11 +377,11 @@ class Runtime:
         ]
 
     def has_unread(self) -> bool:
-        """Whether a subscription's pipe holds bytes that nobody has read yet."""
+        """Return True if a subscription's pipe holds bytes that were not read yet."""
         return any(_unread_bytes(descriptor) for descriptor in self._pipes.values())
 
     def load_model(self, model: bytes) -> int:
-        """Load a model from bytes, which are copied to the device's memory until it is unloaded; its id."""
+        """Load a model from bytes, which are copied to device memory until it is unloaded; return its id."""
         address = self.output("svp_acl_rt_malloc", _P(), 0, len(model), _NORMAL_PAGES)
         ctypes.memmove(address, model, len(model))
         try:
@@ -388,61 +389,61 @@ class Runtime:
         except CallError:
             self.call("svp_acl_rt_free", address)
             raise
-        self._files[model_id] = address
+        self._model_memory[model_id] = address
         return model_id
 
     def load_from_address(self, address: int, size: int) -> int:
-        """Load a model from memory that the program keeps until it is unloaded; its id."""
+        """Load a model from memory that the program keeps until it is unloaded; return its id."""
         model_id: int = self.output("svp_acl_mdl_load_from_mem", _U32(), 2, address, size)
         self._models[model_id] = True
         return model_id
 
     def execute(self, model_id: int, inputs: int, outputs: int) -> None:
         """Run a loaded model with the datasets at two addresses."""
-        self._give_strides(model_id, inputs, outputs)
+        self._set_missing_strides(model_id, inputs, outputs)
         self.call("svp_acl_mdl_execute", model_id, inputs, outputs)
 
     def execute_async(self, model_id: int, inputs: int, outputs: int, stream: int) -> None:
         """Run a loaded model in a stream."""
-        self._give_strides(model_id, inputs, outputs)
+        self._set_missing_strides(model_id, inputs, outputs)
         self.call("svp_acl_mdl_execute_async", model_id, inputs, outputs, stream)
 
     def unload_model(self, model_id: int) -> None:
         """Unload a model."""
         self.call("svp_acl_mdl_unload", model_id)
         self._models[model_id] = False
-        address = self._files.pop(model_id, None)
+        address = self._model_memory.pop(model_id, None)
         if address is not None:
             self.call("svp_acl_rt_free", address)
 
     def create_data_buffer(self, data: int, size: int, stride: int | None = None) -> int:
-        """The address of a description of `size` bytes at `data`.
+        """Return the address of a data buffer that describes `size` bytes at `data`.
 
-        `stride` is the bytes from one row to the next. pyACL has none: without one it is that of the model's input or
-        output, by the buffer's place in the dataset that is executed.
+        `stride` is the number of bytes from one row to the next. pyACL has none: without it, the buffer gets the stride
+        of the model's input or output when it is executed, by its place in the dataset.
         """
         function = "svp_acl_create_data_buffer"
-        buffer = self._made(function, self.answer(function, data, size, size if stride is None else stride))
+        buffer = self._checked_address(function, self.answer(function, data, size, size if stride is None else stride))
         if stride is None:
             self._without_stride.add(buffer)
         return buffer
 
     def destroy_data_buffer(self, buffer: int) -> None:
-        """Free a description, not its data."""
+        """Free a data buffer, but not its data."""
         self.call("svp_acl_destroy_data_buffer", buffer)
         self._without_stride.discard(buffer)
 
     def update_data_buffer(self, buffer: int, data: int, size: int, stride: int | None = None) -> None:
-        """Change what a description says; without a stride that stays."""
-        kept = self.answer("svp_acl_get_data_buffer_stride", buffer) if stride is None else stride
-        self.call("svp_acl_update_data_buffer", buffer, data, size, kept)
+        """Change the data of a data buffer; without `stride` its stride stays."""
+        present_stride = self.answer("svp_acl_get_data_buffer_stride", buffer) if stride is None else stride
+        self.call("svp_acl_update_data_buffer", buffer, data, size, present_stride)
         if stride is not None:
             self._without_stride.discard(buffer)
 
-    def _give_strides(self, model_id: int, inputs: int, outputs: int) -> None:
+    def _set_missing_strides(self, model_id: int, inputs: int, outputs: int) -> None:
         if not self._without_stride:
             return
-        model = self._made("svp_acl_mdl_create_desc", self.answer("svp_acl_mdl_create_desc"))
+        model = self._checked_address("svp_acl_mdl_create_desc", self.answer("svp_acl_mdl_create_desc"))
         try:
             self.call("svp_acl_mdl_get_desc", model, model_id)
             for kind, dataset in (("input", inputs), ("output", outputs)):
@@ -464,34 +465,37 @@ class Runtime:
             raise OrderError(function, rule.text, rule.code)
 
     def call(self, function: str, *arguments: object) -> None:
-        """Any function of the library that returns a code."""
+        """Call any function of the library that returns a code. Raises CallError."""
         code = self.answer(function, *arguments)
         if code != 0:
             raise CallError(function, code)
 
     def output(self, function: str, output: Any, place: int, *arguments: object) -> Any:
-        """The value that a function with a code writes to its argument at `place`; `output` is of its type."""
+        """Call a function that writes a value to its argument at `place`; return it.
+
+        `output` is an object of its type.
+        """
         self.call(function, *arguments[:place], ctypes.byref(output), *arguments[place:])
         return output.value or 0
 
     def answer(self, function: str, *arguments: object) -> Any:
-        """The value that any function of the library returns; LibraryError where it has no such function."""
+        """Call any function of the library; return its value. Raises LibraryError where the library lacks it."""
         try:
             found = getattr(self._library, function)
         except AttributeError:
-            path = self._library._name  # noqa: SLF001 - ctypes has no other name for it
+            path = self._library._name  # noqa: SLF001 - ctypes has no public name for it
             raise LibraryError(f"{path} has no {function}: this runtime cannot do it") from None
         return found(*arguments)
 
     @staticmethod
-    def _made(function: str, address: int | None) -> int:
+    def _checked_address(function: str, address: int | None) -> int:
         if not address:
             raise CallError(function, 100000)
         return address
 
 
 def _check_config(function: str, config: int, living: Container[int]) -> None:
-    """The library would free, or follow, any address."""
+    """Raise OrderError for an unknown configuration: the library would free, or follow, any address."""
     _refuse_if(config not in living, function, _NO_CONFIG)
 
 

@@ -1,4 +1,4 @@
-"""`schedule` of MindSpore's profiler: which step does what, and what is done between two."""
+"""MindSpore's `schedule`: the action of each step, and the work between the actions of two steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = logging.getLogger("profagent_app")
 
 
 class ProfilerAction(enum.IntEnum):
-    """What is done in a step."""
+    """Action of a step."""
 
     NONE = 0
     WARM_UP = 1
@@ -18,8 +18,11 @@ class ProfilerAction(enum.IntEnum):
     RECORD_AND_SAVE = 3
 
 
-class Schedule:
-    """Skip `skip_first` steps; then cycles of `wait`, `warmup` and `active` steps, `repeat` times (0: for ever)."""
+class StepSchedule:
+    """Plan of actions: skip `skip_first` steps, then run cycles of `wait`, `warmup` and `active` steps.
+
+    There are `repeat` cycles; 0 stands for any number.
+    """
 
     def __init__(self, *, wait: int, active: int, warmup: int = 0, repeat: int = 0, skip_first: int = 0) -> None:
         self.wait = _at_least(0, "wait", wait)
@@ -31,7 +34,7 @@ class Schedule:
             _log.warning("Profiler won't be using warmup, this can skew profiler results")
 
     def __call__(self, step: int) -> ProfilerAction:
-        """The action of a step, counted from 0; ValueError for a negative one."""
+        """Return the action of a step, counted from 0. Raises ValueError for a negative one."""
         if step < 0:
             raise ValueError("Invalid parameter step, which must be not less than 0.")
         if step < self.skip_first:
@@ -45,18 +48,18 @@ class Schedule:
         return ProfilerAction.RECORD_AND_SAVE if is_last else ProfilerAction.RECORD
 
     def to_dict(self) -> dict[str, int]:
-        """Its parameters, as profiler_info has them."""
+        """Return the parameters, as profiler_info has them."""
         return {
             "wait": self.wait, "active": self.active, "warmup": self.warmup,
             "repeat": self.repeat, "skip_first": self.skip_first,
         }  # fmt: skip
 
 
-schedule = Schedule
+schedule = StepSchedule
 
 
 def checked_schedule(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
-    """Return the program's plan; a step for which it fails, or names no action, has NONE and a warning."""
+    """Return the program's plan, guarded: a step for which it fails, or gives no action, has NONE and a warning."""
 
     def action(step: int) -> ProfilerAction:
         try:
@@ -69,7 +72,7 @@ def checked_schedule(plan: Callable[[int], Any]) -> Callable[[int], ProfilerActi
 
 
 def every_step(_step: int) -> ProfilerAction:
-    """What is done without a schedule."""
+    """Return RECORD, the action of each step without a schedule."""
     return ProfilerAction.RECORD
 
 
@@ -87,7 +90,7 @@ _NONE, _WARM_UP, _RECORD, _SAVE = ProfilerAction
 
 
 class Transition(NamedTuple):
-    """What is done between two steps' actions: names of methods of the collection, and what is warned of."""
+    """Work between the actions of two steps: names of methods of Collection, and a warning."""
 
     steps: tuple[str, ...]
     warning: str = ""
@@ -95,6 +98,8 @@ class Transition(NamedTuple):
 
 _END = ("stop", "finalize")
 _SAVED = ("stop", "finalize", "trace_ready", "clear")
+# MindSpore's own table, with its warnings; `None` stands for the end of the profiler. Pairs that are not here need no
+# work.
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], Transition] = {
     (_NONE, _WARM_UP): Transition(("init",)),
     (_NONE, _RECORD): Transition(("init", "start")),

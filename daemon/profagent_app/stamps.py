@@ -1,7 +1,7 @@
-"""pyACL's stamps (msproftx). The SS928's runtime has none, so they are marks of our own, by the documented rules.
+"""pyACL's stamps (msproftx). The SS928's runtime has none, so they are profagent's marks under the documented rules.
 
-A stamp is a number from 1 to 100; 100 may live at a time. Every function answers 0, or -1 with a warning in the log.
-They work between `prof.start` and `prof.stop` only.
+A stamp is a number from 1 to 100; at most 100 exist at a time. Each function returns 0, or -1 with a warning in the
+log. Stamps work only between `prof.start` and `prof.stop`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class _Stamp:
     __slots__ = ("message", "range_begin_ns")
 
     def __init__(self) -> None:
-        self.range_begin_ns: int | None = None  # while a range is started
-        self.message = b""
+        self.range_begin_ns: int | None = None  # begin of the range that is started, if any
+        self.message = b""  # text of its marks
 
 
 class Stamps:
-    """The stamps of a process. `is_running` tells whether it is between prof.start and prof.stop."""
+    """The stamps of a process. `is_running` returns True between prof.start and prof.stop."""
 
     def __init__(self, is_running: Callable[[], bool]) -> None:
-        self._lock = threading.Lock()
-        self._free = list(range(LIVE_STAMPS, 0, -1))
-        self._live: dict[int, _Stamp] = {}
-        # Pushed stamps and since when; one for the process: pushing and popping from one thread is the caller's duty.
+        self._lock = threading.Lock()  # guards all of the below; marks are written outside of it
+        self._free = list(range(LIVE_STAMPS, 0, -1))  # numbers that are free, the next one last
+        self._live: dict[int, _Stamp] = {}  # by number
+        # Pushed stamps with their begin. As in pyACL the process has one stack: push and pop belong in one thread.
         self._stack: list[tuple[int, int]] = []
         self._is_running = is_running
 
     def create(self) -> int:
-        """A new stamp; 0 when profiling is not started, or 100 live already."""
+        """Return a new stamp; 0 when profiling is not started, or when 100 exist."""
         with self._lock:
             if not self._is_running():
                 return _refused("create_stamp", "call prof.start first", 0)
@@ -53,7 +53,7 @@ class Stamps:
             return number
 
     def set_message(self, stamp: int, message: str | bytes | int, length: int) -> int:
-        """Set what the stamp says: `length` bytes, at most 127, of a text, bytes or an address."""
+        """Set the stamp's message: `length` bytes, at most 127, of a text, of bytes or at an address."""
         with self._lock:
             if stamp not in self._live:
                 return _refused("set_stamp_trace_message", f"there is no stamp {stamp}")
@@ -71,41 +71,41 @@ class Stamps:
             return OK
 
     def mark(self, stamp: int) -> int:
-        """Mark this moment."""
+        """Write a mark of the present time."""
         now = time.time_ns()
         with self._lock:
-            found = self._usable("mark", stamp)
+            found = self._find_usable("mark", stamp)
         if found is None:
             return FAILED
         marks.WRITER.write(Kind.MARK, found.message, now, now)
         return OK
 
     def push(self, stamp: int) -> int:
-        """Begin a span; spans nest."""
+        """Begin a span, inside the one that was pushed before."""
         with self._lock:
-            found = self._usable("push", stamp)
+            found = self._find_usable("push", stamp)
             if found is None:
                 return FAILED
             self._stack.append((stamp, time.time_ns()))
             return OK
 
     def pop(self) -> int:
-        """End the span that was begun last."""
+        """End the span that was pushed last."""
         now = time.time_ns()
         with self._lock:
             if not self._stack:
                 return _refused("pop", "call push first")
             stamp, begin_ns = self._stack.pop()
-            found = self._usable("pop", stamp)
+            found = self._find_usable("pop", stamp)
         if found is None:
             return FAILED
         marks.WRITER.write(Kind.SPAN, found.message, begin_ns, now)
         return OK
 
     def range_start(self, stamp: int) -> tuple[int, int]:
-        """Begin a range, which may end in another thread: its id, and 0 or -1."""
+        """Begin a range, which may end in another thread. Return its id, and 0 or -1."""
         with self._lock:
-            found = self._usable("range_start", stamp)
+            found = self._find_usable("range_start", stamp)
             if found is None:
                 return 0, FAILED
             if found.range_begin_ns is not None:
@@ -117,7 +117,7 @@ class Stamps:
         """End a range."""
         now = time.time_ns()
         with self._lock:
-            found = self._usable("range_stop", range_id)
+            found = self._find_usable("range_stop", range_id)
             if found is None:
                 return FAILED
             begin_ns, found.range_begin_ns = found.range_begin_ns, None
@@ -129,7 +129,7 @@ class Stamps:
         return OK
 
     def destroy(self, stamp: int) -> int:
-        """Give a stamp back."""
+        """Free a stamp."""
         with self._lock:
             found = self._live.pop(stamp, None)
             if found is None:
@@ -141,7 +141,7 @@ class Stamps:
             self._free.append(stamp)
             return OK
 
-    def _usable(self, function: str, stamp: int) -> _Stamp | None:
+    def _find_usable(self, function: str, stamp: int) -> _Stamp | None:
         if not self._is_running():
             _refused(function, "call prof.start first")
             return None

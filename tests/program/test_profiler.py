@@ -38,7 +38,7 @@ NONE, WARM_UP, RECORD, SAVE = ProfilerAction
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(parameters, "_said", set())
+    monkeypatch.setattr(parameters, "_warned", set())
     monkeypatch.setenv("PATH", str(tmp_path))  # no `profagent` there
     monkeypatch.chdir(tmp_path)
 
@@ -479,7 +479,7 @@ def test_the_profiler_and_acl_are_one_state(library: str, tmp_path: Path, caplog
 def test_arguments_that_are_put_right(
     arguments: dict, name: str, expected: object, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert parameters.written(parameters.checked(arguments))[name] == expected
+    assert parameters.to_json(parameters.check_arguments(arguments))[name] == expected
     assert text in caplog.text
 
 

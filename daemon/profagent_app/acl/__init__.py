@@ -1,7 +1,7 @@
 """pyACL's names over the SS928's runtime: `from profagent_app import acl` in place of `import acl`.
 
-As in pyACL, functions return a code, 0 when all is well, or a value and a code; nothing is raised but LibraryError,
-also for a name of pyACL that is not here. What was wrong is a warning of the logger `profagent_app`. Besides profiling,
+As in pyACL, functions return a code, 0 for success, or a value and a code. Only LibraryError is raised, also for a name
+of pyACL that is missing here. The reason of a failure is a warning of the logger `profagent_app`. Besides profiling,
 `mdl` and `rt` have what a program needs to run a model: thin calls of the library's functions of the same names.
 """
 
@@ -29,27 +29,27 @@ get_data_buffer_size = returning_value("svp_acl_get_data_buffer_size")
 
 
 def init(config_path: str | None = None) -> int:
-    """`svp_acl_init`; with the path of an acl.json or without."""
+    """Call `svp_acl_init`, with or without the path of an acl.json."""
     return code_of(runtime().init, config_path)
 
 
 def finalize() -> int:
-    """`svp_acl_finalize`."""
+    """Call `svp_acl_finalize`."""
     return code_of(runtime().finalize)
 
 
 def create_data_buffer(data: int, size: int, stride: int | None = None) -> int:
-    """The address of a description of memory; 0 on failure. `stride` is the model's own unless given."""
+    """Return the address of a data buffer, 0 on failure. Without `stride` it gets the model's own."""
     return value_of(0, runtime().create_data_buffer, data, size, stride)[0]
 
 
 def update_data_buffer(data_buffer: int, data: int, size: int, stride: int | None = None) -> int:
-    """Let a description say something else."""
+    """Change the data of a data buffer."""
     return code_of(runtime().update_data_buffer, data_buffer, data, size, stride)
 
 
 def destroy_data_buffer(data_buffer: int) -> int:
-    """Free a description, not its memory."""
+    """Free a data buffer, but not its data."""
     return code_of(runtime().destroy_data_buffer, data_buffer)
 
 

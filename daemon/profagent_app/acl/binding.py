@@ -1,4 +1,4 @@
-"""The process's one Runtime, its functions under pyACL's names, and exceptions as pyACL's codes."""
+"""The process's only Runtime, its functions under pyACL's names, and exceptions turned into pyACL's codes."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ INVALID_PARAM = 100000
 _log = logging.getLogger("profagent_app")
 
 
+# One for the process: the library has one state, which the rules of order follow.
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
-    """The library, loaded at the first call; LibraryError without one."""
+    """Return the runtime, loaded at the first call. Raises LibraryError."""
     return Runtime()
 
 
 def value_of(nothing: T, function: Callable[..., T], *arguments: Any) -> tuple[T, int]:
-    """What the function returns and 0, or `nothing` and the code that the runtime answers."""
+    """Return the function's value and 0, or `nothing` and the code that the runtime returns."""
     try:
         return function(*arguments), 0
     except (OrderError, CallError) as error:
         _log.warning("%s", error)
         return nothing, error.code
-    except (OSError, TypeError, ValueError, ctypes.ArgumentError) as error:  # what no argument may be
-        library_s = [each for each in arguments if isinstance(each, str) and each.startswith("svp_acl_")]
-        name = library_s[0] if library_s else getattr(function, "__qualname__", repr(function))
+    except (OSError, TypeError, ValueError, ctypes.ArgumentError) as error:  # an argument that ctypes or the OS rejects
+        library_names = [each for each in arguments if isinstance(each, str) and each.startswith("svp_acl_")]
+        name = library_names[0] if library_names else getattr(function, "__qualname__", repr(function))
         _log.warning("%s: %s", name, error)
         return nothing, INVALID_PARAM
 
 
 def code_of(function: Callable[..., Any], *arguments: Any) -> int:
-    """0, or the code that the runtime answers."""
+    """Return 0, or the code that the runtime returns."""
     return value_of(None, function, *arguments)[1]
 
 

@@ -46,17 +46,17 @@ class _Dimensions(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char * LONGEST_NAME),
         ("count", ctypes.c_size_t),
-        ("each", ctypes.c_int64 * MOST_DIMENSIONS),
+        ("dims", ctypes.c_int64 * MOST_DIMENSIONS),
     )
 
 
 def load_from_file(path: str) -> tuple[int, int]:
-    """Load a model file: its id, and a code."""
+    """Load a model file. Return its id, and a code."""
     return value_of(0, lambda: runtime().load_model(Path(path).read_bytes()))
 
 
 def load_from_mem(model: int, size: int) -> tuple[int, int]:
-    """Load a model from memory of the device, which is kept until it is unloaded: its id, and a code."""
+    """Load a model from device memory that stays until it is unloaded. Return its id, and a code."""
     return value_of(0, runtime().load_from_address, model, size)
 
 
@@ -76,7 +76,7 @@ def unload(model_id: int) -> int:
 
 
 def add_dataset_buffer(dataset: int, data_buffer: int) -> tuple[int, int]:
-    """Append a data buffer to a dataset: the dataset, and a code."""
+    """Append a data buffer to a dataset. Return the dataset, and a code."""
     return dataset, code_of(runtime().call, "svp_acl_mdl_add_dataset_buffer", dataset, data_buffer)
 
 
@@ -109,7 +109,7 @@ def _dimensions(function: str, model_desc: int, index: int) -> tuple[dict[str, A
     found = _Dimensions()
     code = code_of(runtime().call, function, model_desc, index, ctypes.byref(found))
     name = found.name.decode(errors="replace")
-    return {"name": name, "dimCount": found.count, "dims": found.each[: found.count]}, code
+    return {"name": name, "dimCount": found.count, "dims": found.dims[: found.count]}, code
 
 
 __getattr__ = refusing("acl.mdl")

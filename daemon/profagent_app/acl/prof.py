@@ -13,24 +13,25 @@ from profagent_app.stamps import FAILED, Stamps
 if TYPE_CHECKING:
     from profagent_app.runtime import Data
 
-UNSUPPORTED = 148049  # the runtime's own code for what it does not do
+UNSUPPORTED = 148049  # the runtime's own code for an unsupported function
 
 _log = logging.getLogger("profagent_app")
+# pyACL's stamps work between start and stop only.
 stamps = Stamps(lambda: runtime().mode is Mode.STARTED)
 
 
 def init(result_path: str) -> int:
-    """Make a JOB below `result_path`; after acl.init, before a model is loaded."""
+    """Make a JOB below `result_path`. Call it after acl.init and before a model is loaded."""
     return code_of(runtime().prof_init, result_path)
 
 
 def start(config: int) -> int:
-    """Record from now on."""
+    """Begin to record."""
     return code_of(runtime().prof_start, config)
 
 
 def stop(config: int) -> int:
-    """Record no more; stamps do nothing from now on."""
+    """Stop recording. Stamps do nothing after this."""
     return code_of(runtime().prof_stop, config)
 
 
@@ -40,7 +41,7 @@ def finalize() -> int:
 
 
 def create_config(device_list: Sequence[int], aic_metrics: int, aic_events: Any, data_type_config: int) -> int:
-    """The address of a configuration; 0 when the runtime refuses it. `aic_events` is 0 or None: there are none."""
+    """Return the address of a configuration, 0 when it is refused. `aic_events` must be 0 or None: there are none."""
     if aic_events:
         _log.warning("create_config: aic_events must be 0 or None, not %r: there are none", aic_events)
         return 0
@@ -60,10 +61,10 @@ def destroy_config(config: int) -> int:
 
 
 def create_subscribe_config(time_info_switch: int, aic_metrics: int, fd: int) -> int:
-    """The address of a configuration; 0 when the runtime refuses it.
+    """Return the address of a subscription's configuration, 0 when it is refused.
 
-    `fd` is the pipe's write end. The SS928's runtime takes no metrics here: those of pyACL's page (0xFF, none) are
-    given to it as 0.
+    `fd` is the pipe's write end. The SS928's runtime has no metrics here: pyACL's value for none (0xFF) is passed to it
+    as 0.
     """
     if aic_metrics not in (0, 0xFF) or time_info_switch not in (0, 1):
         _log.warning("create_subscribe_config: time_info_switch must be 0 or 1, aic_metrics 0xFF (none)")
@@ -78,112 +79,112 @@ def destroy_subscribe_config(config: int) -> int:
 
 
 def model_subscribe(model_id: int, config: int) -> int:
-    """Have a descriptor written for each layer that the model executes."""
+    """Let the library write a descriptor for each layer that the model executes."""
     return code_of(runtime().subscribe, model_id, config)
 
 
 def model_un_subscribe(model_id: int) -> int:
-    """End it."""
+    """End a model's subscription."""
     return code_of(runtime().unsubscribe, model_id)
 
 
 def get_op_desc_size() -> tuple[int, int]:
-    """Bytes of a descriptor, and a code."""
+    """Return the bytes of a descriptor, and a code."""
     return value_of(0, runtime().op_desc_size)
 
 
 def get_op_num(data: Data, data_len: int) -> tuple[int, int]:
-    """Number of descriptors, and a code."""
+    """Return the number of descriptors, and a code."""
     return value_of(0, runtime().op_num, data, data_len)
 
 
 def get_op_type_len(data: Data, data_len: int, index: int) -> tuple[int, int]:
-    """Bytes of the operator's type, and a code."""
+    """Return the bytes of the operator's type, and a code."""
     return value_of(0, runtime().op_text_length, "type", data, data_len, index)
 
 
 def get_op_name_len(data: Data, data_len: int, index: int) -> tuple[int, int]:
-    """Bytes of the operator's name, and a code."""
+    """Return the bytes of the operator's name, and a code."""
     return value_of(0, runtime().op_text_length, "name", data, data_len, index)
 
 
 def get_op_type(data: Data, data_len: int, index: int, op_type_len: int) -> tuple[str, int]:
-    """The operator's type, and a code; 500000 when it is longer than `op_type_len`."""
+    """Return the operator's type, and a code: 500000 when it is longer than `op_type_len`."""
     return _fitting(op_type_len, get_op_type_v2(data, data_len, index))
 
 
 def get_op_name(data: Data, data_len: int, index: int, op_name_len: int) -> tuple[str, int]:
-    """The operator's name, and a code; 500000 when it is longer than `op_name_len`."""
+    """Return the operator's name, and a code: 500000 when it is longer than `op_name_len`."""
     return _fitting(op_name_len, get_op_name_v2(data, data_len, index))
 
 
 def get_op_type_v2(data: Data, data_len: int, index: int) -> tuple[str, int]:
-    """The operator's type, and a code."""
+    """Return the operator's type, and a code."""
     return value_of("", runtime().op_text, "type", data, data_len, index)
 
 
 def get_op_name_v2(data: Data, data_len: int, index: int) -> tuple[str, int]:
-    """The operator's name, and a code."""
+    """Return the operator's name, and a code."""
     return value_of("", runtime().op_text, "name", data, data_len, index)
 
 
 def get_op_start(data: Data, data_len: int, index: int) -> int:
-    """When the operator began, in µs since 1970; 0 when it cannot be told."""
+    """Return the operator's begin in µs since 1970, 0 on failure."""
     return value_of(0, runtime().op_number, "op_start", data, data_len, index)[0]
 
 
 def get_op_end(data: Data, data_len: int, index: int) -> int:
-    """When it ended, in µs since 1970; 0 when it cannot be told."""
+    """Return the operator's end in µs since 1970, 0 on failure."""
     return value_of(0, runtime().op_number, "op_end", data, data_len, index)[0]
 
 
 def get_op_duration(data: Data, data_len: int, index: int) -> int:
-    """How long it took, in µs; 0 when it cannot be told."""
+    """Return the operator's duration in µs, 0 on failure."""
     return value_of(0, runtime().op_number, "op_duration", data, data_len, index)[0]
 
 
 def get_model_id(data: Data, data_len: int, index: int) -> int:
-    """The operator's model; 0 when it cannot be told."""
+    """Return the operator's model, 0 on failure."""
     return value_of(0, runtime().op_number, "model_id", data, data_len, index)[0]
 
 
 def create_stamp() -> int:
-    """A new stamp; 0 on failure."""
+    """Return a new stamp, 0 on failure."""
     return stamps.create()
 
 
 def set_stamp_trace_message(stamp: int, msg: str | bytes | int, msg_len: int) -> int:
-    """Set what the stamp says: a text, bytes, or the address of `msg_len` bytes."""
+    """Set the stamp's message: a text, bytes, or the address of `msg_len` bytes."""
     return value_of(FAILED, stamps.set_message, stamp, msg, msg_len)[0]
 
 
 def mark(stamp: int) -> int:
-    """Mark this moment."""
+    """Write a mark of the present time."""
     return value_of(FAILED, stamps.mark, stamp)[0]
 
 
 def push(stamp: int) -> int:
-    """Begin a span."""
+    """Begin a span with the stamp's message."""
     return value_of(FAILED, stamps.push, stamp)[0]
 
 
 def pop() -> int:
-    """End the last span."""
+    """End the span that was pushed last."""
     return stamps.pop()
 
 
 def range_start(stamp: int) -> tuple[int, int]:
-    """Begin a range: its id, and a code."""
+    """Begin a range. Return its id, and a code."""
     return value_of((0, FAILED), stamps.range_start, stamp)[0]
 
 
 def range_stop(range_id: int) -> int:
-    """End a range."""
+    """End the range of this id."""
     return value_of(FAILED, stamps.range_stop, range_id)[0]
 
 
 def destroy_stamp(stamp: int) -> int:
-    """Give a stamp back."""
+    """Free a stamp."""
     return value_of(FAILED, stamps.destroy, stamp)[0]
 
 

@@ -35,7 +35,7 @@ free_host = returning_code("svp_acl_rt_free_host")
 
 
 def memcpy(destination: int, room: int, source: int, count: int, _kind: int) -> int:
-    """Copy `count` bytes; a code. The runtime has no function for it: processor and NPU share their memory."""
+    """Copy `count` bytes; return a code. The runtime has no such function: processor and NPU share their memory."""
     return code_of(_copy, destination, room, source, count)
 
 

@@ -10,19 +10,20 @@ from typing import Any, Callable
 
 from profagent_app.acl.binding import INVALID_PARAM, refusing, runtime
 
-# A thread that waits for its pipe cannot be ended from outside: it is left to end with the process.
+# Longest wait for a stopped thread. One that waits for its pipe cannot be ended from outside.
 LONGEST_STOP_S = 0.2
-LONGEST_DRAIN_S = 5.0  # for what a subscription has written and the thread has not read
+# Longest wait for a thread to read what subscriptions have written.
+LONGEST_DRAIN_S = 5.0
 _POLL_S = 0.01
 
 _log = logging.getLogger("profagent_app")
-_threads: dict[int, _Thread] = {}
+_threads: dict[int, _Thread] = {}  # by id, until `stop_thread`
 
 
 class _Thread(threading.Thread):
-    """A thread that may fail once it is stopped: the pages' sample closes the pipe that it waits for."""
+    """Thread that may fail once it is stopped: the pages' sample closes the pipe that the thread reads."""
 
-    is_stopped = False
+    is_stopped = False  # set by `stop_thread`
 
     def run(self) -> None:
         try:
@@ -33,12 +34,12 @@ class _Thread(threading.Thread):
 
 
 def numpy_to_ptr(array: Any) -> int:
-    """The address of a NumPy array's data; the array must outlive its use."""
+    """Return the address of a NumPy array's data. The array must outlive the address."""
     return int(array.__array_interface__["data"][0])
 
 
 def bytes_to_ptr(data: bytes) -> int:
-    """The address of bytes; they must outlive its use."""
+    """Return the address of bytes. They must outlive the address."""
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
 
 
@@ -48,7 +49,7 @@ def ptr_to_bytes(address: int, size: int) -> bytes:
 
 
 def start_thread(function: Callable[[Any], Any], arguments: Any) -> tuple[int, int]:
-    """Call the function with the one list `arguments` in a thread: the thread's id, and a code."""
+    """Call the function with the one argument `arguments` in a thread. Return the thread's id, and a code."""
     thread = _Thread(target=function, args=(arguments,), daemon=True)
     thread.start()
     _threads[thread.ident or 0] = thread
@@ -56,9 +57,9 @@ def start_thread(function: Callable[[Any], Any], arguments: Any) -> tuple[int, i
 
 
 def stop_thread(thread_id: int) -> int:
-    """Wait until the thread has ended, or has read what subscriptions wrote; a code.
+    """Wait until the thread has ended, or has read what subscriptions wrote. Return a code.
 
-    One that waits for a pipe ends when the pipe's write end is closed, or with the process.
+    A thread that waits for a pipe ends when the pipe's write end is closed, or with the process.
     """
     thread = _threads.pop(thread_id, None)
     if thread is None:

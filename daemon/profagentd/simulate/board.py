@@ -1,4 +1,4 @@
-"""The pretend board's files in /proc and /sys, as far as metrics are read from them. All figures are made up."""
+"""The simulated board's files in /proc and /sys, as far as metrics are read from them. All figures are made up."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MEDIA_MEMORY = """\
 ---MMZ_USE_INFO:
  total size={total}KB({total_mb}MB),used={used}KB({used_mb}MB),remain={rest}KB({rest_mb}MB),zone_number=1,block_number=9
 """
-# As boards print it: several pairs on a line, and whole degrees.
+# Boards print several pairs on a line, and whole degrees.
 _PM = """\
 [PM] Version:[simulated]
 
@@ -44,19 +44,21 @@ _PM = """\
 """
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CORES = 4
-_LEAST_S = 0.2  # how often files change, at most
+_LEAST_S = 0.2  # shortest interval between two changes of the files
+# Temperature when idle, its rise at full load, and the time constant of its change.
 _IDLE_C, _RISE_C, _SLOW_S = 41.0, 22.0, 20.0
 
 
 class SimulatedBoard:
-    """Writes the files below `directory`, where a board has them below `/`; `pid` is the pretend program's."""
+    """Writer of the files below `directory`, in the place of `/`; `pid` is the simulated program's process."""
 
     pid = PID
 
     def __init__(self, directory: Path, seed: int = 0) -> None:
         self.directory = directory
         self._rng = Random(f"board {seed}")
-        self._since_us = self._begun_us = 0
+        self._since_us = self._begun_us = 0  # times of the last change of the files, and of the first inference
+        # Busy time since the last change, all tasks, the tasks at the last change, and the last task's duration.
         self._busy_us = self._tasks = self._tasks_before = self._last_us = 0
         self._temperature = _IDLE_C
         self._put("proc/meminfo", "MemTotal: 4014080 kB\nMemAvailable: 2871296 kB\nSwapFree: 0 kB\n")
@@ -64,12 +66,12 @@ class SimulatedBoard:
         device = directory / f"proc/{PID}/fd/3"
         device.parent.mkdir()
         device.symlink_to("/dev/svp_npu")
-        # What the daemon costs is real.
+        # The daemon's own figures are the real ones.
         (directory / "proc/self").symlink_to("/proc/self")
         self._write(0.0, 0.0)
 
-    def worked(self, begin_us: int, end_us: int) -> None:
-        """The NPU was at work for so long."""
+    def note_work(self, begin_us: int, end_us: int) -> None:
+        """Count a task of the NPU; rewrite the files if it is time."""
         self._begun_us = self._begun_us or begin_us
         self._since_us = self._since_us or begin_us
         self._tasks += 1
@@ -80,12 +82,12 @@ class SimulatedBoard:
             self._write(min(1.0, self._busy_us / 1e6 / elapsed_s), (end_us - self._begun_us) / 1e6, elapsed_s)
             self._since_us, self._busy_us, self._tasks_before = end_us, 0, self._tasks
 
-    def rest(self, at_us: int) -> None:
-        """No model is loaded any more."""
+    def note_idle(self, at_us: int) -> None:
+        """Rewrite the files as of a board without a loaded model."""
         self._write(0.0, (at_us - self._begun_us) / 1e6)
 
     def _write(self, busy: float, up_s: float, elapsed_s: float = 1.0) -> None:
-        """Everything that changes, `up_s` after the beginning."""
+        """Write all files that change, `up_s` after the beginning."""
         warmth = _IDLE_C + _RISE_C * busy + self._rng.gauss(0.0, 0.2)
         self._temperature += (warmth - self._temperature) * (1 - math.exp(-elapsed_s / _SLOW_S))
         rate = round((self._tasks - self._tasks_before) / elapsed_s)

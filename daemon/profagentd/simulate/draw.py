@@ -1,4 +1,4 @@
-"""What the pretend hardware produces for one inference, drawn ahead of time so that running costs little. Pure."""
+"""The simulated hardware's data of an inference, drawn ahead of time so that running costs little. No I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAP_FILE = Path(__file__).with_name("counter-map.toml")
 
 WORDS_OFFSET_BYTES = 0x08
-# The hardware's own bytes of a record: between the duration and the segment's number (format page 3.1).
+# The hardware's words of a record lie between the duration and the segment's number (format page 3.1).
 WORDS_BYTES = 0xFC - WORDS_OFFSET_BYTES
 
 CYCLES_PER_TICK = 100
@@ -37,7 +37,7 @@ _FORMATS = {"u16": "<H", "u32": "<I", "u64": "<Q"}
 
 @dataclass(frozen=True)
 class CounterWord:
-    """Where one counter stands: value = word x scale / denominator."""
+    """Place and scale of a counter: value = word x scale / denominator."""
 
     name: str
     offset: int
@@ -47,7 +47,7 @@ class CounterWord:
 
 
 def load_counters() -> tuple[CounterWord, ...]:
-    """The counters of the package's own map."""
+    """Return the counters of the package's own map."""
     tables = read_toml(MAP_FILE)["counters"]
     return tuple(
         CounterWord(name, table["offset"], _FORMATS[table["type"]], table["scale"], table["denominator"])
@@ -56,7 +56,7 @@ def load_counters() -> tuple[CounterWord, ...]:
 
 
 def pack_words(counters: tuple[CounterWord, ...], values: Mapping[str, float], ticks: int, rest: bytes) -> bytes:
-    """The hardware's bytes of one record: `rest` with each counter's nearest word that its type can hold over it."""
+    """Return the hardware's words of a record: `rest`, with each counter's nearest word that its type can hold."""
     words = bytearray(rest)
     per_value = {"ticks": ticks, "cycles": ticks * CYCLES_PER_TICK, "none": 1}
     for counter in counters:
@@ -77,47 +77,47 @@ _U8, _U16, _BYTES8, BYTES16, BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
 
 _FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", BYTES16: "<HH", BYTES32: "<HI"}
 
-# The library cuts net.info four bytes into the first container: its tag and its 16-bit length (format page 2.4).
+# The library omits the first four bytes of net.info: the first container's tag and 16-bit length (format page 2.4).
 _CUT_HEAD_BYTES = 4
-# A text that began before the file, and a number: what some compilers put before the containers (format page 2.4).
+# The end of a text and a number, which some compilers put before the containers (format page 2.4).
 _CUT_ITEM = b"nfo\0" + struct.pack("<HB", _U8 | 0x00B, 2)
 
 
 def aicore_record(sequence: int, ticks: int, words: bytes, segment: int) -> bytes:
-    """One 256-byte aicore record (format page 3.1); `words` are the hardware's bytes from 0x08 on."""
+    """Return a 256-byte aicore record (format page 3.1); `words` are the hardware's bytes from 0x08 on."""
     return struct.pack("<II244sI", sequence, ticks, words, segment)
 
 
 def aicpu_record(sequence: int, layer_us: tuple[int, int], segment_us: tuple[int, int], segment: int) -> bytes:
-    """One 128-byte aicpu record (format page 3.2); times are (begin, end) in microseconds since the epoch."""
+    """Return a 128-byte aicpu record (format page 3.2); times are (begin, end) in microseconds since the epoch."""
     return struct.pack("<I4xQQQQ84xI", sequence, *layer_us, *segment_us, segment)
 
 
 def api_record(api: int, begin_us: int, end_us: int, pid: int, tid: int) -> bytes:
-    """One 32-byte acl_api record (format page 3.3)."""
+    """Return a 32-byte acl_api record (format page 3.3)."""
     return struct.pack("<IIQQII", _API_MAGIC, api, begin_us, end_us, pid, tid)
 
 
 def info_json(frequency_mhz: int) -> bytes:
-    """`info.json.<dev>`: the clock is a string, and no newline ends it (format page 2.2)."""
+    """Return the text of `info.json.<dev>`: the clock is a string, and no newline ends the file (format page 2.2)."""
     return b'{"DeviceInfo": [{"aic_frequency": "%d"}]}' % frequency_mhz
 
 
 def done_text(file_len: int, span_us: tuple[int, int], **more: int) -> bytes:
-    """A `.done` (format page 2.2); `more` are further lines, after the times."""
+    """Return the text of a `.done` (format page 2.2); `more` are further lines after the times."""
     lines = {"file_len": file_len, "start_time": span_us[0], "end_time": span_us[1], **more}
     return "".join(f"{key}:{value}\n" for key, value in lines.items()).encode("ascii")
 
 
 def online_batch_num(sizes: Sequence[int]) -> bytes:
-    """The last line of an aicore `.done` whose batches were chosen at run time: it has no newline."""
+    """Return the last line of an aicore `.done` with batches chosen at run time; it has no newline."""
     return b"online_batch_num:" + ",".join(map(str, sizes)).encode("ascii") if sizes else b""
 
 
 def layer_info(network: CompiledModel, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
-    """`.layer.info`: a container for each output of each layer, back to back (format page 2.4).
+    """Return `.layer.info`: a container for each output of each layer (format page 2.4).
 
-    `form` is that of the containers' length; `with_nul` says whether a NUL ends each name, counted in its length.
+    `form` is the encoding of the containers' length. With `with_nul` a NUL ends each name and counts in its length.
     """
     layer_id = 0
     containers = []
@@ -133,9 +133,9 @@ def layer_info(network: CompiledModel, *, form: int = BYTES32, with_nul: bool = 
 
 
 def net_info(network: CompiledModel, start: str = "items") -> bytes:
-    """`.net.info`: a container for each segment (format page 2.4).
+    """Return `.net.info`: a container for each segment (format page 2.4).
 
-    It starts four bytes into the first one, where that one's `items` are, or the rest of its 32-bit `length`; or with
+    The file starts four bytes into the first container, at its `items` or at the rest of its 32-bit `length`; or with
     the whole `container`; or `elsewhere`, in the middle of another item.
     """
     nets = [_bytes(BYTES16, 0x040, _net(number, segment)) for number, segment in enumerate(network.segments)]
@@ -147,7 +147,7 @@ def net_info(network: CompiledModel, start: str = "items") -> bytes:
 
 
 def _layer(layer: SimulatedLayer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
-    """One layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
+    """Return a layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
     layer_id, profile_id, segment, is_batch = numbers
     items = (
         _number(_U16, 0x112, layer_id),
@@ -185,15 +185,15 @@ def _bytes(form: int, item_id: int, value: bytes) -> bytes:
 def numbered_order(
     is_batch: Sequence[bool], sizes: Sequence[int], loops: int, facts: Mapping[str, str]
 ) -> list[tuple[int, int, int]]:
-    """The runs of a segment as they are executed: (index, pictures it works on, sequence number)."""
-    way = facts["batch-number"]
+    """Return the runs of a segment in order of execution: (index, pictures it works on, sequence number)."""
+    numbering = facts["batch-number"]
     batches = [run_order(is_batch, size) for size in sizes]
-    if way == "once":
+    if numbering == "once":
         batches = [[(index, size) for size in sizes for index in range(len(is_batch))]]
-    elif way == "on":
+    elif numbering == "on":
         batches = [[record for batch in batches for record in batch]]
     one_pass = [
-        (index, pictures, index if way == "each-picture" else number)
+        (index, pictures, index if numbering == "each-picture" else number)
         for batch in batches
         for number, (index, pictures) in enumerate(batch)
     ]
@@ -203,7 +203,7 @@ def numbered_order(
 
 FREQUENCY_MHZ = 700  # the constant that the SS928 driver reports (format page 2.2)
 
-# How fast the counter of a record's time runs, by what it counts.
+# Ticks of a record's time per microsecond, by the unit of the tick.
 TICKS_PER_US = {"100-cycles": FREQUENCY_MHZ / 100, "cycle": float(FREQUENCY_MHZ), "10-ns": 100.0, "us": 1.0}
 
 MAX_JUMP = 10  # the library drops a record whose sequence number is further on than this (format page 3.1)
@@ -224,7 +224,7 @@ HardwareRecord = tuple[int, int, bytes]  # sequence number, ticks, and the hardw
 
 
 class Executed(NamedTuple):
-    """A run of an aicore segment, as a subscriber hears of it; times are from the segment's start."""
+    """Executed run of an aicore segment, as a subscriber receives it; times are from the segment's start."""
 
     sequence: int
     ticks: int
@@ -235,10 +235,10 @@ class Executed(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentDraw:
-    """One execution of one segment.
+    """Execution of a segment.
 
-    `data` holds an aicore segment's kept records, `executed` all that it ran; `layers_us` are an aicpu segment's
-    layers as (begin, end) from its start.
+    `data` holds an aicore segment's records that pass the filter, `executed` all its runs; `layers_us` are an aicpu
+    segment's layers as (begin, end) from its start.
     """
 
     number: int
@@ -249,7 +249,7 @@ class SegmentDraw:
     executed: tuple[Executed, ...] = ()
 
     def bytes_at(self, start_us: int) -> bytes:
-        """The segment's records when it starts at this time (microseconds since the epoch)."""
+        """Return the segment's records for a start at this time (microseconds since the epoch)."""
         if self.unit == AICORE:
             return self.data
         span_us = (start_us, start_us + self.duration_us)
@@ -261,23 +261,23 @@ class SegmentDraw:
 
 @dataclass(frozen=True)
 class InferenceDraw:
-    """One inference: its segments in order, and the instruction cache's (hits, misses)."""
+    """Inference: its segments in order, and the instruction cache's (hits, misses)."""
 
     segments: tuple[SegmentDraw, ...]
     cache: tuple[int, int]
 
     @property
     def duration_us(self) -> int:
-        """From the first launch to the end of the last segment."""
+        """Time from the first launch to the end of the last segment."""
         return sum(LAUNCH_US + segment.duration_us for segment in self.segments)
 
     @property
     def aicore_records(self) -> int:
-        """Records that its aicore segments leave."""
+        """Number of records that the aicore segments leave."""
         return sum(len(segment.data) for segment in self.segments) // AICORE_BYTES
 
     def placed(self, start_us: int) -> Iterator[tuple[int, SegmentDraw]]:
-        """Each segment with its own start when the inference starts at this time."""
+        """Yield each segment with its start, for an inference that starts at this time."""
         for segment in self.segments:
             start_us += LAUNCH_US
             yield start_us, segment
@@ -285,7 +285,7 @@ class InferenceDraw:
 
 
 class Drawing:
-    """Draws inferences of one network for a fixed number of pictures.
+    """Source of random inferences of one network for a fixed number of pictures.
 
     Without `gaps` the hardware makes no record that the library would drop.
     """
@@ -310,7 +310,7 @@ class Drawing:
         self._gaps = gaps
 
     def variants(self) -> tuple[InferenceDraw, ...]:
-        """So many different inferences that a steady state looks alive, and so few that drawing them is quick."""
+        """Return different inferences: enough to look alive, and few enough to be drawn quickly."""
         records = sum(len(segment.runs) * segment.loops for segment in self._network.segments) * self._pictures
         count = min(max(_RECORDS_DRAWN // records, _MIN_VARIANTS), _MAX_VARIANTS)
         return tuple(self._inference() for _ in range(count))
@@ -328,7 +328,7 @@ class Drawing:
         order = numbered_order([run.is_batch for run in segment.runs], self._sizes, segment.loops, self._facts)
         records = [self._record(segment.runs[index], pictures) for index, pictures, _ in order]
         numbered = [(self._sequence(number), *record) for (_, _, number), record in zip(order, records)]
-        data = b"".join(aicore_record(*record, number) for record in kept(numbered))
+        data = b"".join(aicore_record(*record, number) for record in filtered(numbered))
         ends = list(accumulate(ticks for ticks, _ in records))
         ends_us = [int(ticks / self._ticks_per_us) for ticks in ends]
         executed = tuple(
@@ -339,7 +339,7 @@ class Drawing:
         return SegmentDraw(number, segment.unit, duration_us, data=data, executed=executed)
 
     def _aicpu(self, number: int, segment: UnitSegment) -> SegmentDraw:
-        # An AICPU goes through its layers once for each picture.
+        # The AICPU executes its layers once for each picture.
         runs = segment.runs * (self._pictures * segment.loops)
         ends_us = list(accumulate(round(self._time_us(run, 1)) for run in runs))
         begins_us = [0, *ends_us[:-1]]
@@ -360,12 +360,12 @@ class Drawing:
         return values
 
     def _noise(self) -> bytes:
-        """Words beside the counters, which mean nothing: a map must not be found where none is."""
+        """Return random words beside the counters: a calibration must not find a map where there is none."""
         noise = self._rng.getrandbits(8 * _NOISE_BYTES).to_bytes(_NOISE_BYTES, "little")
         return (bytes(_NOISE_OFFSET_BYTES) + noise).ljust(WORDS_BYTES, b"\0")
 
     def _sequence(self, number: int) -> int:
-        """The record's own number, now and then a stale one or one far ahead, which the library drops."""
+        """Return the record's number; at times a stale one or one far ahead, which the library drops."""
         if not self._gaps or number < _STALE_BY or self._rng.random() >= _DISTURBED:
             return number
         return number - _STALE_BY if self._rng.random() < 1 / 2 else number + _FAR_BY
@@ -374,20 +374,21 @@ class Drawing:
         return run.time_us * pictures * self._factor(_TIME_JITTER)
 
     def _factor(self, spread: float) -> float:
-        """A factor near 1, never beyond four times the spread."""
+        """Return a random factor near 1, within four times the spread."""
         return 1 + spread * max(-4.0, min(4.0, self._rng.gauss(0.0, 1.0)))
 
 
-def kept(records: Iterable[HardwareRecord]) -> list[HardwareRecord]:
-    """What the library's filter leaves of one segment's records (format page 3.1).
+def filtered(records: Iterable[HardwareRecord]) -> list[HardwareRecord]:
+    """Return the records of a segment that pass the library's filter (format page 3.1).
 
-    Dropped: no ticks, a number below the last one kept, a jump of more than 10 from it; that number begins at 0.
+    It drops records without ticks, with a number below the last one that passed, or more than MAX_JUMP above it; that
+    number begins at 0.
     """
-    left: list[HardwareRecord] = []
+    passed: list[HardwareRecord] = []
     previous = 0
     for record in records:
         sequence, ticks, _ = record
         if ticks and previous <= sequence <= previous + MAX_JUMP:
-            left.append(record)
+            passed.append(record)
             previous = sequence
-    return left
+    return passed

@@ -1,4 +1,4 @@
-"""Networks as the simulated board runs them, and their TOML files (docs/reference/simulated-board.md)."""
+"""The networks of the simulated board, and their TOML files (docs/reference/simulated-board.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profagentd.errors import DaemonError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # What the values of a table must be: a check of each, in words, and what it is unless given; None: it must be.
+    # Rules of a table's values by key: the check, its description, and the default; None makes the key mandatory.
     _Rules = Mapping[str, tuple[Callable[[Any], bool], str, Any]]
 
 if sys.version_info >= (3, 11):
@@ -33,12 +33,12 @@ MAX_BYTES_PER_US = 100_000.0
 
 _HINT = "docs/reference/simulated-board.md describes the file of a simulated network"
 _FRACTIONS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
-# Short enough for the TLV item's 8-bit length even as four bytes a letter and with a round's number behind it.
+# Bounded so that the TLV item's 8-bit length suffices, even with four bytes a letter and a round's number appended.
 _LAYER = re.compile(r"([^:]{1,50}):([^:]{1,50})(?::([1-9][0-9]?))?")
 # The library turns these into `_` in file names (format page 2.1).
 _REPLACED = str.maketrans(" ./\\", "____")
 
-# The alternatives of each fact; the first is what the format page takes for likely.
+# Alternatives of facts that no public document settles; the format page considers the first one likely.
 FACTS: Mapping[str, tuple[str, ...]] = {
     "tick-unit": ("100-cycles", "cycle", "10-ns", "us"),
     "batch-number": ("on", "each-batch", "each-picture", "once"),
@@ -50,10 +50,10 @@ FACTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def chosen_facts(given: Sequence[str]) -> dict[str, str]:
-    """An alternative of each fact: the likely ones, but for what is given as NAME=ALTERNATIVE. DaemonError."""
+def chosen_facts(choices: Sequence[str]) -> dict[str, str]:
+    """Return an alternative of each fact: the likely one, or that of NAME=ALTERNATIVE. Raises DaemonError."""
     chosen = {name: alternatives[0] for name, alternatives in FACTS.items()}
-    for text in given:
+    for text in choices:
         name, _, alternative = text.partition("=")
         if alternative not in FACTS.get(name, ()):
             allowed = "; ".join(f"{each}={'|'.join(FACTS[each])}" for each in FACTS)
@@ -64,7 +64,7 @@ def chosen_facts(given: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SimulatedLayer:
-    """One layer; the outputs of one Split share its id and name (format page 2.4)."""
+    """Layer of a network; the outputs of a Split share its id and name (format page 2.4)."""
 
     name: str
     type: str
@@ -73,10 +73,10 @@ class SimulatedLayer:
 
 @dataclass(frozen=True)
 class FusedRun:
-    """Consecutive layers that are fused: one profiling record.
+    """Consecutive layers that are fused, and leave one record.
 
-    `time_us` is for one picture; 0 is a record that the library drops. `counters` are fractions of the run's time, and
-    for DDR bytes per microsecond. A batch layer runs once for all pictures of a batch (format page 3.1).
+    `time_us` is for one picture; 0 makes a record that the library drops. `counters` are fractions of the run's time,
+    and for DDR bytes per microsecond. A batch layer runs once for all pictures of a batch (format page 3.1).
     """
 
     layers: tuple[SimulatedLayer, ...]
@@ -87,7 +87,7 @@ class FusedRun:
 
 @dataclass(frozen=True)
 class UnitSegment:
-    """Runs that one unit, `aicore` or `aicpu`, executes in one go, `loops` times."""
+    """Runs that one unit, `aicore` or `aicpu`, executes without a break, `loops` times."""
 
     unit: str
     runs: tuple[FusedRun, ...]
@@ -96,7 +96,7 @@ class UnitSegment:
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """A compiled model: `batch_num` pictures at a time, chosen at run time when `online_batch` is set."""
+    """Compiled model for `batch_num` pictures at a time, which is chosen at run time with `online_batch`."""
 
     name: str
     segments: tuple[UnitSegment, ...]
@@ -104,28 +104,28 @@ class CompiledModel:
     online_batch: bool = False
 
     def batch_sizes(self, pictures: int) -> tuple[int, ...]:
-        """Pictures in each batch run of one inference (format page 3.1)."""
+        """Return the pictures in each batch of one inference (format page 3.1)."""
         full, rest = divmod(pictures, self.batch_num)
         return (self.batch_num,) * full + ((rest,) if rest else ())
 
 
 def resized(network: CompiledModel, layers: int) -> CompiledModel:
-    """The network with exactly `layers` aicore runs.
+    """Return the network with exactly `layers` aicore runs.
 
-    Fewer: it ends after so many. More: its own aicore runs come again, in order, in its last aicore segment, with
-    the round's number at the end of each name.
+    With fewer it ends after these. With more its aicore runs are repeated, in order, in its last aicore segment, with
+    the round's number appended to each name.
     """
     segments = list(network.segments)
     aicore = [number for number, segment in enumerate(segments) if segment.unit == AICORE]
     originals = [run for number in aicore for run in segments[number].runs]
     if layers < len(originals):
-        kept: list[UnitSegment] = []
+        shortened: list[UnitSegment] = []
         while layers:
-            segment = segments[len(kept)]
+            segment = segments[len(shortened)]
             first = replace(segment, runs=segment.runs[:layers]) if segment.unit == AICORE else segment
             layers -= len(first.runs) if segment.unit == AICORE else 0
-            kept.append(first)
-        return replace(network, segments=tuple(kept))
+            shortened.append(first)
+        return replace(network, segments=tuple(shortened))
     again = (_renamed(run, number) for number in count(2) for run in originals)
     last = segments[aicore[-1]]
     segments[aicore[-1]] = replace(last, runs=(*last.runs, *islice(again, layers - len(originals))))
@@ -137,9 +137,9 @@ def _renamed(run: FusedRun, number: int) -> FusedRun:
 
 
 def run_order(is_batch: Sequence[bool], size: int) -> list[tuple[int, int]]:
-    """The runs of a segment as a batch of so many pictures executes them: (index, pictures it works on).
+    """Return the runs of a segment as a batch of `size` pictures executes them: (index, pictures it works on).
 
-    Runs between batch layers come once for each picture, a batch layer comes once (format page 3.1).
+    Runs between batch layers are executed for each picture, a batch layer once (format page 3.1).
     """
     order: list[tuple[int, int]] = []
     for batch, group in groupby(range(len(is_batch)), key=is_batch.__getitem__):
@@ -152,12 +152,12 @@ def run_order(is_batch: Sequence[bool], size: int) -> list[tuple[int, int]]:
 
 
 def builtin_models() -> tuple[str, ...]:
-    """Names of the networks that come with the simulated board."""
+    """Return the names of the built-in networks."""
     return tuple(sorted(path.stem for path in MODELS.glob("*.toml")))
 
 
 def load_network(model: str) -> CompiledModel:
-    """The built-in network of this name, else the one in this file. DaemonError names the file and the key."""
+    """Return the built-in network of this name, or the network of this file. Raises DaemonError with file and key."""
     file = MODELS / f"{model}.toml" if model in builtin_models() else Path(model)
     if not file.exists():
         names = ", ".join(builtin_models())
@@ -169,7 +169,7 @@ def load_network(model: str) -> CompiledModel:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The file's top table. DaemonError when it cannot be read or is not TOML."""
+    """Return the file's top table. Raises DaemonError when it cannot be read or is not TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -209,7 +209,7 @@ def _run(table: dict[str, Any], counters: Mapping[str, Mapping[str, float]], pat
 
 
 def _checked(table: dict[str, Any], rules: _Rules, path: str) -> dict[str, Any]:
-    """The table's values, those that are not given as well. ValueError names the key that is wrong."""
+    """Return the table's values, with defaults for absent ones. Raises ValueError that names the wrong key."""
     values = {key: table.get(key, usual) for key, (_, _, usual) in rules.items()}
     for key, (is_right, expected, _) in rules.items():
         if not is_right(values[key]):

@@ -1,4 +1,7 @@
-"""The pretend NPU: one JOB in which one model is loaded, run and unloaded. Blocking, and without a clock of its own."""
+"""The simulated NPU: one JOB in which one model is loaded, run and unloaded.
+
+Blocking, and without a clock of its own.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +40,9 @@ if TYPE_CHECKING:
     from profagentd.simulate.run import SimulationOptions
 
 
-DIRECTORY_MODE, FILE_MODE = 0o755, 0o666  # what the library asks for; the umask takes its share
+DIRECTORY_MODE, FILE_MODE = 0o755, 0o666  # the library's modes, before the umask
 
-# A file beside info.json that the real library never writes: whoever copies the JOB still knows what it is.
+# File beside info.json that the real library never writes: every copy of the JOB stays recognizable as simulated.
 MARKER = "simulated"
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -50,19 +53,19 @@ _REWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
 class JobWriter:
-    """One JOB directory. Every call opens, writes and closes one file, as the library does. Raises OSError.
+    """Writer of a JOB directory. Each call opens, writes and closes one file, as the library does. Raises OSError.
 
-    A full disk is no error: like the library it goes on, and what has no room is lost (format page, section 1).
+    A full disk is no error: like the library it continues, and data without room are lost (format page, section 1).
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.lost_bytes = 0  # there was no room for them
+        self.lost_bytes = 0  # for want of room
         self._data = str(directory / "data") + os.sep
 
     @classmethod
     def create(cls, root: Path, rng: Random) -> JobWriter:
-        """Make `JOB` + 29 letters and its data/ under `root`; a name that is taken is drawn again."""
+        """Make `JOB` + 29 letters and its data/ under `root`, with another name if the first is taken."""
         while True:
             directory = root / job_name(rng)
             try:
@@ -73,15 +76,15 @@ class JobWriter:
             return cls(directory)
 
     def rewrite_beside(self, name: str, content: bytes) -> None:
-        """A small file in the JOB's root directory."""
+        """Write a small file in the JOB's own directory."""
         self._write(str(self.directory / name), _REWRITE, content)
 
     def rewrite(self, name: str, content: bytes) -> None:
-        """A small file in data/: created or truncated, then written with one write."""
+        """Write a small file in data/: created or truncated, then written with one write."""
         self._write(self._data + name, _REWRITE, content)
 
     def append(self, name: str, content: bytes) -> None:
-        """Add to a data file in data/; without content the file is created all the same."""
+        """Append to a data file in data/, which is created even without content."""
         self._write(self._data + name, _APPEND, content)
 
     def _write(self, path: str, flags: int, content: bytes) -> None:
@@ -99,29 +102,29 @@ class JobWriter:
 
 
 def job_name(rng: Random) -> str:
-    """`JOB` and 29 letters A to Z."""
+    """Return `JOB` and 29 letters A to Z."""
     return "JOB" + "".join(_LETTERS[int(rng.random() * len(_LETTERS))] for _ in range(_NAME_LETTERS))
 
 
-STALL_EACH = 10  # which samples find a slow disk, when the simulated board is told to be busy; invented
+STALL_EACH = 10  # each tenth sample finds a slow disk with --busy; invented
 
 
 class Sampling:
-    """The interval rule of one loaded model.
+    """Interval rule of one loaded model.
 
-    The first inference is sampled; a later one when `interval` > 0, so many ran since the last sampled one, and that
-    one is written. Each `STALL_EACH`th sample is being written while `busy` inferences run; a postponed sample is not
-    queued, and the count restarts where it was taken.
+    The first inference is sampled. A later one is when `interval` > 0, so many ran since the last sample, and that
+    sample is written. Each `STALL_EACH`th sample is being written while `busy` inferences run; a postponed sample is
+    not queued, and the count restarts where it was taken.
     """
 
     def __init__(self, interval: int, busy: int = 0) -> None:
         self._interval = interval
         self._busy = busy
-        self._samples = 0
-        self._since = 0
+        self._samples = 0  # samples so far
+        self._since = 0  # inferences since the last one
 
     def takes_next(self) -> bool:
-        """Count one more inference, and say whether it is sampled."""
+        """Count one more inference; return True if it is sampled."""
         self._since += 1
         busy_now = 0 if self._samples % STALL_EACH else self._busy
         if self._samples and not (0 < self._interval <= self._since and busy_now <= self._since):
@@ -136,14 +139,14 @@ RING_CALLS = 511  # the newest calls that survive between two flushes (format pa
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
 
 API = "acl_api"
-# What the manual calls the files; no library that was seen does (format page 8).
+# The manual's names of the files, which no known library uses (format page 8).
 _MANUAL_PREFIXES = {AICORE: "AAcore", AICPU: "AAcpu", API: "AclModule"}
 
-CALL_BEFORE_US, CALL_AFTER_US = 15, 10  # what an execute takes before and after the NPU; invented
+CALL_BEFORE_US, CALL_AFTER_US = 15, 10  # an execute's time before and after the NPU; invented
 
 
 class LoadedModel:
-    """Counts pictures and calls from its load on. Times are microseconds since the epoch; writing raises OSError."""
+    """Loaded model, which counts pictures and records calls. Times are µs since the epoch; writing raises OSError."""
 
     def __init__(
         self,
@@ -158,25 +161,25 @@ class LoadedModel:
         self._network = network
         self._pictures = pictures
         self._sampling = sampling
-        self._calls: deque[bytes] = deque(maxlen=RING_CALLS)  # ended, and not written yet
+        self._calls: deque[bytes] = deque(maxlen=RING_CALLS)  # ended calls that are not written yet
         self._pid = pid
         self._facts = facts
-        self._picture_count = 0
-        self._api_bytes = 0
+        self._picture_count = 0  # pictures since the load, which the names of logs contain
+        self._api_bytes = 0  # length of the acl_api log, for its `.done`
         self._load_begin_us = 0
 
     def load(self, begin_us: int, end_us: int) -> None:
-        """Write the model's .info files and keep the load's call."""
+        """Write the model's .info files, and record the call."""
         name = f"{self._network.name}.{MODEL_ID}"
         self._job.rewrite(f"{name}.net.info", net_info(self._network, self._facts["net-start"]))
         form = {"u32": BYTES32, "u16": BYTES16}[self._facts["item-form"]]
         layers = layer_info(self._network, form=form, with_nul=self._facts["name-nul"] == "with")
         self._job.rewrite(f"{name}.layer.info", layers)
-        self._called(API_LOAD, begin_us, end_us)
+        self._record_call(API_LOAD, begin_us, end_us)
         self._load_begin_us = begin_us
 
     def execute(self, draw: InferenceDraw, begin_us: int) -> bool:
-        """Run one inference; True when it was sampled, and so written."""
+        """Run one inference; return True if it was sampled, and so written."""
         start_us = begin_us + CALL_BEFORE_US
         is_sampled = self._sampling.takes_next()
         if is_sampled:
@@ -184,14 +187,14 @@ class LoadedModel:
             self._write(draw, start_us)
         for segment_us, segment in draw.placed(start_us):
             if segment.unit == AICPU:
-                self._called(API_AICPU, segment_us, segment_us + segment.duration_us)
-        self._called(API_EXECUTE, begin_us, begin_us + call_us(draw))
+                self._record_call(API_AICPU, segment_us, segment_us + segment.duration_us)
+        self._record_call(API_EXECUTE, begin_us, begin_us + call_us(draw))
         self._picture_count += self._pictures
         return is_sampled
 
     def unload(self, begin_us: int, end_us: int) -> None:
-        """Write the calls that are left, and their .done."""
-        self._called(API_UNLOAD, begin_us, end_us)
+        """Write the remaining calls, and their .done."""
+        self._record_call(API_UNLOAD, begin_us, end_us)
         self._flush_calls()
         span_us = (self._load_begin_us, end_us)
         self._job.rewrite(f"{self._api_log}.done", done_text(self._api_bytes, span_us, pid=self._pid, tid=self._pid))
@@ -200,7 +203,7 @@ class LoadedModel:
     def _api_log(self) -> str:
         return f"{self._prefix(API)}.{DEVICE_ID}.{self._network.name}.{MODEL_ID}"
 
-    def _called(self, api: int, begin_us: int, end_us: int) -> None:
+    def _record_call(self, api: int, begin_us: int, end_us: int) -> None:
         self._calls.append(api_record(api, begin_us, end_us, self._pid, self._pid))
 
     def _flush_calls(self) -> None:
@@ -210,7 +213,7 @@ class LoadedModel:
         self._api_bytes += len(data)
 
     def _write(self, draw: InferenceDraw, start_us: int) -> None:
-        """The segments one by one, then a .done for each unit that left records (format page, section 1)."""
+        """Write the segments one by one, then a .done for each unit that left records (format page, section 1)."""
         lengths = {AICORE: 0, AICPU: 0}
         spans_us: dict[str, tuple[int, int]] = {}
         for segment_us, segment in draw.placed(start_us):
@@ -238,11 +241,11 @@ class LoadedModel:
 
 
 def call_us(draw: InferenceDraw) -> int:
-    """How long the execute of this inference takes."""
+    """Return the duration of this inference's execute in microseconds."""
     return CALL_BEFORE_US + draw.duration_us + CALL_AFTER_US
 
 
-LOAD_US, UNLOAD_US = 20_000, 900  # how long a load and an unload take; invented
+LOAD_US, UNLOAD_US = 20_000, 900  # durations of a load and an unload; invented
 
 MAX_RUN_TIME_BATCHES = 8  # A .done holds no more of them (format page 2.2)
 
@@ -253,9 +256,9 @@ _LOWEST_PID, _PIDS = 1_000, 30_000
 
 
 class Npu:
-    """Writes one JOB. Times go in and come out in microseconds since the epoch; writing raises OSError.
+    """Simulated NPU that writes one JOB. Times are microseconds since the epoch; writing raises OSError.
 
-    The same seed, options and times make the same bytes; JOB names come from `names`, else from the seed as well.
+    The same seed, options and times make the same bytes; JOB names come from `names`, or else from the seed as well.
     """
 
     def __init__(self, options: SimulationOptions, *, gaps: bool = True, names: Random | None = None) -> None:
@@ -269,9 +272,9 @@ class Npu:
         self._variants = drawing.variants()
         drawn = _LOWEST_PID + int(self._rng.random() * _PIDS)
         self._pid = options.board.pid if options.board else drawn
-        self._next = self._variants[0]
-        self._job: JobWriter | None = None
-        self._model: LoadedModel | None = None
+        self._next = self._variants[0]  # the next inference, whose duration is known before it runs
+        self._job: JobWriter | None = None  # made by the first load
+        self._model: LoadedModel | None = None  # while one is loaded
         self._program = _program(options.run, self._pid) if options.run else None
         self._board = options.board
         self.inferences = 0
@@ -280,21 +283,21 @@ class Npu:
 
     @property
     def directory(self) -> Path | None:
-        """The JOB directory, once there is one."""
+        """JOB directory, once there is one."""
         return self._job.directory if self._job else None
 
     @property
     def lost_bytes(self) -> int:
-        """What was to be written and had no room."""
+        """Bytes that were not written for want of room."""
         return self._job.lost_bytes if self._job else 0
 
     @property
     def next_call_us(self) -> int:
-        """How long the next inference's execute takes."""
+        """Duration of the next inference's execute."""
         return call_us(self._next)
 
     def load(self, begin_us: int) -> int:
-        """Load the model, into a new JOB the first time; when the load ends."""
+        """Load the model, into a new JOB the first time; return the end of the load."""
         if self._job is None:
             self._job = self._new_job()
         options = self._options
@@ -307,7 +310,7 @@ class Npu:
         return begin_us + LOAD_US
 
     def infer(self, begin_us: int) -> int:
-        """Run the next inference of the loaded model; when its execute ends."""
+        """Run the next inference of the loaded model; return the end of its execute."""
         draw = self._next
         assert self._model is not None, "no model is loaded"
         self.inferences += 1
@@ -317,20 +320,20 @@ class Npu:
         self._next = self._variants[int(self._rng.random() * len(self._variants))]
         npu_us, end_us = begin_us + CALL_BEFORE_US, begin_us + call_us(draw)
         if self._program:
-            self._program.inferred(draw, npu_us, (begin_us, end_us), MODEL_ID)
+            self._program.write_inference(draw, npu_us, (begin_us, end_us), MODEL_ID)
         if self._board:
-            self._board.worked(npu_us, npu_us + draw.duration_us)
+            self._board.note_work(npu_us, npu_us + draw.duration_us)
         return end_us
 
     def unload(self, begin_us: int) -> int:
-        """Unload the model, which finishes the JOB; when the unload ends. Nothing happens without a model."""
+        """Unload the model, which finishes the JOB; return the end of the unload. Without a model nothing happens."""
         model, self._model = self._model, None
         if model is None:
             return begin_us
         if self._program:
             self._program.end()
         if self._board:
-            self._board.rest(begin_us)
+            self._board.note_idle(begin_us)
         model.unload(begin_us, begin_us + UNLOAD_US)
         return begin_us + UNLOAD_US
 

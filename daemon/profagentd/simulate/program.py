@@ -1,6 +1,6 @@
-"""What the pretend program does beside its inferences: it subscribes to its model, and marks its own steps.
+"""The simulated program's side: it subscribes to its model, and marks its own steps.
 
-It writes as a real one would, to the daemon's FIFOs, and loses what a real one would lose. On a real board a program
+It writes to the daemon's FIFOs as a real program would, and loses what a real one would lose. On a real board a program
 records or subscribes, never both at once (format page 5).
 """
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 SUBSCRIPTION = "program"
 PREPROCESS_US, POSTPROCESS_US = 900, 350
-"""What the program does itself before and after an inference; invented."""
+"""Time of the program's own steps before and after an inference; invented."""
 
 _DESCRIPTOR = struct.Struct("<II108xIII24xQ8xQQ32s32s8x")
-# As many as are written at once and whole (PIPE_BUF).
+# Descriptors in one write: up to PIPE_BUF bytes are written atomically.
 _BURST = 16
 _LONGEST = 32
 
 
 def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
-    """What the library writes of one executed layer (format page 4); `start_us` is its segment's."""
+    """Return the library's descriptor of an executed layer (format page 4); `start_us` is its segment's."""
     kind, name = executed.layer.type.encode()[:_LONGEST], executed.layer.name.encode()[:_LONGEST]
     begin_us, end_us = start_us + executed.begin_us, start_us + executed.end_us
     lengths = len(kind), len(name)
@@ -40,16 +40,16 @@ def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
 
 
 class SimulatedProgram:
-    """Writes to the FIFOs in the directory `run`, which may lack them: then nobody wants to know."""
+    """Writer to the FIFOs in the directory `run`. Missing FIFOs mean that no daemon wants the records."""
 
     def __init__(self, run: Path, pid: int) -> None:
         self._marks = MarkWriter(str(run / "marks"), pid)
         self._path = run / f"ops.{SUBSCRIPTION}"
-        self._fifo = -1
-        self._inferences = 0
+        self._fifo = -1  # descriptor of the FIFO for operators, or -1
+        self._inferences = 0  # number of the frame in the marks
 
     def start(self) -> None:
-        """Open what there is."""
+        """Open the FIFO for operators, if there is one."""
         try:
             self._fifo = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.set_blocking(self._fifo, True)
@@ -57,13 +57,16 @@ class SimulatedProgram:
             self._fifo = -1
 
     def end(self) -> None:
-        """Subscribe no more."""
+        """Close the FIFO."""
         if self._fifo >= 0:
             os.close(self._fifo)
             self._fifo = -1
 
-    def inferred(self, draw: InferenceDraw, npu_us: int, call_us: tuple[int, int], model_id: int) -> None:
-        """An inference is over: its call's begin and end, and when the NPU began."""
+    def write_inference(self, draw: InferenceDraw, npu_us: int, call_us: tuple[int, int], model_id: int) -> None:
+        """Write an inference's marks and descriptors.
+
+        `call_us` is its call's begin and end, `npu_us` the NPU's begin.
+        """
         begin_us, end_us = call_us
         self._inferences += 1
         attributes = b'{"frame":%d}' % self._inferences
@@ -75,9 +78,9 @@ class SimulatedProgram:
         for text, step_us, over_us in steps:
             self._marks.write(Kind.SPAN, text, step_us * 1000, over_us * 1000, 0, attributes)
         if self._fifo >= 0:
-            self._tell(list(_descriptors(draw, npu_us, model_id)))
+            self._write_descriptors(list(_descriptors(draw, npu_us, model_id)))
 
-    def _tell(self, descriptors: list[bytes]) -> None:
+    def _write_descriptors(self, descriptors: list[bytes]) -> None:
         try:
             for first in range(0, len(descriptors), _BURST):
                 os.write(self._fifo, b"".join(descriptors[first : first + _BURST]))

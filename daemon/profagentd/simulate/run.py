@@ -1,4 +1,4 @@
-"""The simulated board at work: its options, and inferences at a steady rate by a clock that is passed in."""
+"""The simulated board's options, and its inferences at a steady rate by an injected clock."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class SimulationOptions:
-    """A model that runs at a steady rate. Raises DaemonError for a value out of range.
+    """Options of a model that runs at a steady rate. Raises DaemonError for a value out of range.
 
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
-    a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until it is cancelled;
-    each tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board
-    is to differ from what is likely. `run` is where the program finds the daemon's FIFOs, `board` keeps /proc.
+    a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until cancelled; each
+    tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board differs
+    from the likely behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc.
     """
 
     model: str = "yolov5s"
@@ -90,12 +90,13 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_from(args: argparse.Namespace) -> SimulationOptions:
-    """The options of a parsed command line; the root is the caller's to set. DaemonError for a value out of range."""
+    """Return the options of a parsed command line; the caller sets the root. Raises DaemonError out of range."""
     names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s")
     return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
 
 
-MAX_LAG_S = 0.1  # how far the pretend NPU may be ahead of the clock that reads its results; a slow host holds it back
+# Longest time by which the NPU's schedule may lag behind the clock; beyond it, lost time is not made up for.
+MAX_LAG_S = 0.1
 
 _LOGGER = logging.getLogger(__name__)
 _A = TypeVar("_A")
@@ -103,15 +104,13 @@ _T = TypeVar("_T")
 
 
 async def simulate(options: SimulationOptions, clock: DaemonClock) -> str:
-    """Run the model until `options.for_s` is over or until it is cancelled; then unload it, which finishes the JOB.
+    """Run the model until `options.for_s` is over or until cancelled, then unload it, which finishes the JOB.
 
-    What was run, in words.
-
-    Raises DaemonError for the options and when the JOB cannot be written, CancelledError after the unload.
+    Return a summary of the run. Raises DaemonError for the options and when the JOB cannot be written, CancelledError
+    after the unload.
     """
     try:
-        # A single thread does all blocking work, so what is handed over is done in that order, even when the waiting
-        # for it is cancelled.
+        # One thread does all blocking work, so calls run in the order of their submission, even after a cancellation.
         with ThreadPoolExecutor(1, thread_name_prefix="simulated-npu") as thread:
             return await _Simulation(options, clock, thread).run()
     except OSError as error:
@@ -128,12 +127,13 @@ class _Simulation:
         self._thread = thread
 
     async def run(self) -> str:
-        # Like the runtime's, a JOB's name is not repeated: a host keeps JOBs of many runs side by side.
+        # JOB names are random even with a seed, as a host keeps JOBs of many runs side by side.
         npu = await self._blocking(lambda options: Npu(options, names=SystemRandom()), self._options)
         try:
             await self._blocking(npu.load, self._clock.wall_us() - LOAD_US)
             late = await self._infer(npu)
         except asyncio.CancelledError:
+            # Shielded: a second cancellation must not leave the JOB without its end.
             try:
                 await asyncio.shield(self._blocking(npu.unload, self._clock.wall_us()))
             except OSError:
@@ -145,12 +145,15 @@ class _Simulation:
         return text + (f"; the disk was full: {npu.lost_bytes} bytes could not be written" if npu.lost_bytes else "")
 
     async def _infer(self, npu: Npu) -> int:
-        """Inferences until the time is over, each when it is due and the NPU is free; how many came late."""
+        """Run inferences until the time is over, each when due and the NPU is free; return how many were late."""
         rate, late = self._options.rate, 0
         first = free_at = self._clock.monotonic()
         until = first + (math.inf if self._options.for_s is None else self._options.for_s)
         for number in itertools.count():
-            due, duration_s = first + number / rate, npu.next_call_us / US_PER_S  # so nothing drifts
+            due, duration_s = (
+                first + number / rate,
+                npu.next_call_us / US_PER_S,
+            )  # without drift
             begin = max(due, free_at)
             if begin >= until:
                 break
@@ -160,7 +163,7 @@ class _Simulation:
                 late += 1
                 if late == 1:
                     _LOGGER.warning("the simulated board cannot keep %g inferences a second", rate)
-            # The times in the files are those of the schedule.
+            # The files have the times of the schedule, not those of this process's late wake-ups.
             await self._blocking(npu.infer, self._clock.wall_us() - round((now - begin) * US_PER_S))
             free_at = max(begin + duration_s, now - MAX_LAG_S)
         await self._sleep_until(until)
