@@ -33,7 +33,7 @@ from profagent.store.workspace import SESSION_FORMS
 from profagentd import limits as daemon_limits
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
-from profagentd.metrics.collectors import NPU_COLUMNS, UNITS, every
+from profagentd.metrics.collectors import NPU_COLUMNS, UNITS, all_collectors
 from profagentd.simulate.board import SimulatedBoard
 
 if TYPE_CHECKING:
@@ -428,14 +428,14 @@ def collected() -> dict[str, tuple[str, dict[str, str]]]:
     found: dict[str, tuple[str, dict[str, str]]] = {}
     with TemporaryDirectory() as folder:
         board = SimulatedBoard(Path(folder))
-        collectors = every([b"/", b"."], b".")
+        collectors = all_collectors([b"/", b"."], b".")
         units: dict[str, dict[str, str]] = {name: {} for name in collectors}
         for _ in range(2):  # rates are known the second time
             for name, collect in collectors.items():
                 # One that finds no file there is told below.
                 with suppress(OSError):
                     units[name] |= {re.sub(r"\.\d+$", ".0", each.name): each.unit for each in collect(board.directory)}
-            board.worked(1_000_000, 3_000_000)
+            board.note_work(1_000_000, 3_000_000)
     # The simulated board has not the columns of every SDK.
     units["npu"] |= {f"npu.{column}": unit for (_, column), unit in NPU_COLUMNS.items()}
     for name, collect in collectors.items():

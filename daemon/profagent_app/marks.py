@@ -103,6 +103,7 @@ class MarkWriter:
     def _open(self) -> bool:
         with self._opening:
             now_ns = _monotonic_ns()
+            # Another thread may have opened it meanwhile, and a failed attempt is not repeated within RETRY_NS.
             if self._fifo >= 0 or now_ns < self._next_try_ns:
                 return self._fifo >= 0
             self._next_try_ns = now_ns + RETRY_NS

@@ -460,6 +460,7 @@ def _import(directory: str, *, wait: bool) -> None:
         warn_once(f"the results are made on the host: profagent import -dir {directory}/JOB…")
         return
     for job in jobs:
+        # Without `wait` the import runs beside the program, and may outlive it.
         process = subprocess.Popen([command, "import", "-dir", os.path.join(directory, job)])  # noqa: S603
         if wait and process.wait() not in {0, 4}:
             _log.error("profagent import of %s failed", job)

@@ -130,6 +130,7 @@ class Front:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listening.bind(where)
             listening.listen(BACKLOG)
+            # Nothing failed, so the socket stays open.
             failing.pop_all()
         self._listening.append(listening)
         self._accept_from(listening)
@@ -197,6 +198,7 @@ class Front:
         is_full = len(self._connections) >= CONNECTIONS
         if is_full or len(of_address) >= CONNECTIONS_OF_AN_ADDRESS:
             self.warn("too many connections", connection.network)
+            # Hosts that finished the handshake are never disconnected for newcomers.
             oldest = next(self._dispensable([*self._connections] if is_full else of_address), None)
             if oldest is None:
                 connection.cut()
@@ -255,6 +257,7 @@ class _Connection:
             self._is_over = True
         finally:
             self._is_joining = False
+            # A transport closes its own socket; without one nobody else would.
             if self.board.transport is None:
                 leading.close()
             if self._is_over or self.host.transport is None:

@@ -78,6 +78,7 @@ async def until_first(*works: Coroutine[Any, Any, object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+        # Awaited also when the caller is cancelled: on return every task has released what it owns.
         results = await asyncio.gather(*tasks, return_exceptions=True)
     failed = [each for task, each in zip(tasks, results) if task in done and isinstance(each, BaseException)]
     if failed:
@@ -110,6 +111,7 @@ class Roots:
             roots.put_nowait(root)
 
         async def work_on_next() -> None:
+            # Each call works on one root and waits for the next one beside it, so that an error ends all of them.
             root = await roots.get()
             await until_first(work(root), work_on_next())
 
@@ -139,6 +141,7 @@ def on_disk(root: bytes, work: Callable[..., T], *arguments: Any) -> asyncio.Fut
     def settle(value: Any, error: BaseException | None) -> None:
         if not result.done():
             result.set_exception(error) if error else result.set_result(value)
+        # The thread that was given up is back: the root can be used again.
         elif _LATE.get(root) is result:
             del _LATE[root]
 
@@ -215,6 +218,7 @@ class _Pool:
                 run = self._queue.get(timeout=REST_S)
             except queue.Empty:
                 with self._lock:
+                    # `put` may have queued a call since the timeout, and have counted on this thread.
                     if self._queue.empty():
                         self._threads -= 1
                         return

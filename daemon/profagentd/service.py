@@ -151,12 +151,14 @@ class ServiceOptions:
 
 async def serve(options: ServiceOptions, clock: DaemonClock, filesystem: Path = Path("/")) -> None:
     """Serve until SIGTERM or SIGINT; the board's files are below `filesystem`. Raises DaemonError where that fails."""
+    # The default pool has more threads than a small board should spend. Roots have threads of their own (loop.py).
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files"))
     stop = _event_of(signal.SIGTERM, signal.SIGINT)
     with ExitStack() as cleanup:
         if options.simulation:
             directory = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="profagentd-"))
             options = _simulated(options, options.simulation, Path(directory))
+        # Locked before anything is read from the directory, and until everything is closed.
         lock_state(Path(options.config.state_directory), options.config.listen, cleanup)
         notifier = cleanup.enter_context(closing(Notifier()))
         await _Daemon(options, clock, notifier, filesystem).run(stop)
@@ -197,6 +199,7 @@ class _Daemon:
             made_by="made up by profagentd --simulate\n" if board else "",
         )  # fmt: skip
         self._spool_root = real_root(config.spool_directory)
+        # Spools are served like a root's JOBs. A spool directory inside a root is found there.
         if self._spools.prepare() and not any(do_overlap(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
         self._watch = LogDiscovery(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
@@ -221,6 +224,7 @@ class _Daemon:
 
     async def run(self, stop: asyncio.Event) -> None:
         config = self._options.config
+        # Before the first client, as each stream sends the recorded losses at its start.
         await self._losses.load()
         address = await self._server.start(config.listen)
         works = self._works(stop)

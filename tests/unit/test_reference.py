@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagentd.metrics import collectors
-from profagentd.metrics.collectors import Sample, every
+from profagentd.metrics.collectors import Sample, all_collectors
 from tools import make_reference
 
 
@@ -25,13 +25,13 @@ def _fan(board: Path) -> Iterator[Sample]:
 
 def test_a_metric_is_on_the_page_with_its_unit() -> None:
     page = make_reference.metrics_page()
-    assert "\n## cpu\n\nEach core's share of time that is not idle, by /proc/stat.\n\n- `cpu.all` (%)\n" in page
+    assert "\n## cpu\n\nBusy share of each core's time, from /proc/stat.\n\n- `cpu.all` (%)\n" in page
     assert "- `mV`: millivolts\n" in page
 
 
 @pytest.mark.parametrize(("collector", "lacks"), [(_clock, "no meaning of MHz"), (_fan, "simulate/board.py.*: new")])
 def test_a_new_collector_is_told_what_it_lacks(collector: object, lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_reference, "every", lambda *places: {**every(*places), "new": collector})
+    monkeypatch.setattr(make_reference, "all_collectors", lambda *places: {**all_collectors(*places), "new": collector})
     with pytest.raises(SystemExit, match=lacks):
         make_reference.metrics_page()
 
@@ -40,7 +40,7 @@ def test_every_collector_is_in_the_table_of_collectors() -> None:
     own = [each for each in vars(collectors).values() if getattr(each, "__module__", "") == collectors.__name__]
     called = [each.__call__ if inspect.isclass(each) else each for each in own]
     names = {each.__name__ for each, call in zip(own, called, strict=True) if _gives_samples(call)}
-    assert names == {getattr(each, "__name__", type(each).__name__) for each in every((), b"").values()}
+    assert names == {getattr(each, "__name__", type(each).__name__) for each in all_collectors((), b"").values()}
 
 
 def _gives_samples(function: object) -> bool:

@@ -206,6 +206,7 @@ class Comparison:
     def matching_digest(self) -> hashlib.blake2b | None:
         """Return the running digest of the prefix if the file begins with it, else None."""
         digest = self._digest or new_digest()
+        # An empty prefix is that of any file, whatever digest the client sent with it.
         same = self.offset == 0 or digest.digest() == self.expected
         return digest if same else None
 
@@ -282,6 +283,7 @@ class Log:
 
         A log that is over stays over, whatever a read that was under way finds.
         """
+        # The stream may have released the log while a worker thread was reading it.
         if state is not self.state and self.state is not OVER:
             assert state in TRANSITIONS[self.state], f"{self.state.value} → {state.value}"
             self.state = state
@@ -294,6 +296,8 @@ class Log:
 
     def compare_again(self) -> None:
         """Compare the bytes sent with the file before anything else is sent."""
+        # A snapshot's content is compared whenever it is read. A comparison that is under way covers these bytes
+        # already.
         if self.grows and self.digest and self.sent and not self.comparison:
             self.comparison = Comparison(self.generation, self.sent, self._sent_digest, None, StartReason.RECREATED)
             self.set_state(COMPARING)
@@ -321,6 +325,7 @@ class Log:
 
     def append_sent(self, data: bytes) -> None:
         """Count these bytes as sent. A complete log that has content is compared again before this."""
+        # An empty log that was complete begins to grow. Nothing of it was sent, so there is nothing to compare first.
         if self.sent == 0 and isinstance(self.digest, bytes):
             self.digest = new_digest()
         assert isinstance(self.digest, hashlib.blake2b), "a generation has begun, and is not complete"
@@ -334,6 +339,7 @@ class Log:
 
     def complete(self) -> Completed:
         """Declare the bytes sent so far to be the whole log."""
+        # The final digest takes the place of the running one, which is most of a log's memory.
         self.digest = digest = self._sent_digest
         self.completed = (self.generation, self.sent)
         self.set_state(COMPLETE)

@@ -31,6 +31,7 @@ PROTOCOL_MINOR = 0
 # Features beyond version 1.0 (board.proto, Description.capabilities).
 CAPABILITIES = ("sync",)
 
+# Consumers are named in the settings and in the log, so only harmless characters are allowed.
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -260,6 +261,7 @@ def apply(message: wire.ClientMessage, session: FollowSession) -> None:
 
 
 def _hold(holding: wire.Holding, session: FollowSession) -> None:
+    # A uint64 of the wire may be more than a file's offset can be: `pread` would raise OverflowError.
     if max(holding.generation, holding.offset) > LARGEST_HELD:
         raise Refusal(Fault.INVALID, f"the Holding of log {holding.handle} has a number beyond {LARGEST_HELD}")
     if holding.offset and not holding.skip and len(holding.prefix_digest) != DIGEST_BYTES:

@@ -68,6 +68,7 @@ def read_batch(tasks: Sequence[ReadTask], now: ClockReading, limit: int = CHUNK_
     with ExitStack() as opened:
         jobs: dict[FolderPlace, OpenCollection] = {}
         for task in tasks:
+            # The limit bounds a stream's memory: the chunks of a batch stay until gRPC has taken them.
             if size >= limit:
                 break
             if task.is_removed:
@@ -84,6 +85,7 @@ def read_batch(tasks: Sequence[ReadTask], now: ClockReading, limit: int = CHUNK_
 
 def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading, limit: int = CHUNK_BYTES) -> ReadStep:
     """Read the log's file once and return its step, with at most one chunk of at most `limit` bytes."""
+    # Cleared before the file is opened: an event that arrives during the read sets it again.
     if log.needs_comparison:
         log.needs_comparison = False
         log.compare_again()
@@ -98,6 +100,7 @@ def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading,
         loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
         return ReadStep((loss, *_removed(log).events))
     except Unreadable as error:
+        # One loss for each time that the file becomes unreadable: further reads would repeat it.
         was_sent, log.is_loss_sent = log.is_loss_sent, True
         loss = Loss(log.handle, log.job, LossReason.UNREADABLE, f"{os.fsdecode(log.path)}: {error}")
         return ReadStep(() if was_sent else (loss,))
@@ -154,6 +157,8 @@ class _FileRead:
             log.file_events = FileEvent.HINT
             return self._finish(is_whole=False)
         log.file_events = FileEvent.HINT
+        # The `.done` may just have been read for the length of its data log; each inference has two, so no read is
+        # wasted.
         end = None if log.comparison and log.comparison.offset else self._files.take_end(log.path)
         if end is not None and end.seen.size <= self._limit:
             self._seen, self._content = end

@@ -65,6 +65,7 @@ class JobStateTracker:
 
     def note_removed_names(self) -> None:
         """Record that names are gone, which is no sign of work; logs that a survey waited for may be among them."""
+        # A complete JOB stays complete without these names. An incomplete one may have waited for one of them.
         if not self._complete:
             self._complete = None
 
@@ -74,6 +75,7 @@ class JobStateTracker:
 
     def note_survey(self, *, complete: bool, begun: float) -> None:
         """Record the result of a survey that began at that time: all expected logs complete, or not."""
+        # A survey that began before the newest change may have missed it.
         if begun >= self._changed:
             self._complete = complete
 

@@ -161,6 +161,7 @@ class Servicer(BoardServicer):
     async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
         """Answer with the number of a JOB's files, inferences and bytes."""
         await self._watch.ready.wait()
+        # Only registered JOBs are measured: a client's name never becomes a path.
         job = next((each for each in self.board.jobs if each.name == request.name), None)
         found = Measure(0, 0, 0, is_all=False)
         try:
@@ -204,6 +205,7 @@ class Servicer(BoardServicer):
         if list(self._streams.values()).count(client) >= STREAMS_OF_A_CLIENT:
             raise Refusal(Fault.EXHAUSTED, f"{STREAMS_OF_A_CLIENT} streams of this client are open already")
         self._streams[stream] = client
+        # A stream that is admitted during the drain has to end with it.
         if self._is_draining:
             stream.drain()
 

@@ -203,6 +203,7 @@ class FollowSession:
             self._last_handle += 1
             following = self._by_job[job] = Following(self._last_handle, job)
             self._followings[following.handle] = following
+        # Another state takes back an earlier caught-up, which was said of the old state.
         following.status_due, following.caught_up_sent = True, False
         if following.is_followed and following.is_over:
             self._losses += following.end()
@@ -286,6 +287,7 @@ class FollowSession:
         due = [
             each
             for each in changed
+            # A client that hears of a JOB's end expects no more of its logs, so these end first.
             if not (each.is_over and (each.is_lookup_running or self.table.of_job(each.handle)))
         ]
         for each in due:
@@ -374,6 +376,7 @@ class FollowSession:
                 self.table.note_event(log, names.touches[sighting.path])
         if following.is_over and page.is_job_gone:
             page.missing += names.touches
+        # An announced log reports its own removal.
         page.missing = [path for path in page.missing if self.table.at(following.handle, path) is None]
         return new, list(following.losses(names, page))
 

@@ -58,6 +58,7 @@ class LogTurns:
     def room(self) -> int:
         """Number of logs that may still be announced. Released ones count until the client knows of their release."""
         own = len(self._logs) + len(self._released)
+        # SURE_LOGS belong to each stream, so that none starves; the others are first come, first served.
         return max(SURE_LOGS - own, COMMON_LOGS - self._quota.announced_logs)
 
     @property
@@ -137,6 +138,7 @@ class LogTurns:
         if log.turn is Turn.RESTING:
             log.turn = Turn.DUE
             self._ready.append(log)
+        # A worker thread may have read past the changed place already, so the change needs another turn.
         elif log.turn is Turn.TAKEN:
             log.turn = Turn.AGAIN
 
@@ -157,6 +159,7 @@ class LogTurns:
                 self.queue(log)
         taken: list[Log] = []
         left_bytes = self._quota.read_bytes
+        # Logs that are over stay in the queue until here, as a deque has no cheap removal.
         while self._ready and len(taken) < limit and left_bytes > 0:
             log = self._ready.popleft()
             if log.state is not OVER:

@@ -82,8 +82,10 @@ class DirectoryScan:
         try:
             status = os.fstat(descriptor)
             before_ns, self._directory_ns = self._directory_ns, status.st_mtime_ns
+            # A directory that was replaced, or whose time goes back, may hold any change.
             went_back = before_ns is not None and (self._directory_ns < before_ns or self._inode != status.st_ino)
             self._inode = status.st_ino
+            # Files within SLACK_NS of the newest time are examined again: a later write may have the same time.
             since_ns = 0 if self._newest_ns is None or went_back else self._newest_ns - SLACK_NS
             touches = self._changed(descriptor, since_ns)
         finally:
@@ -252,9 +254,8 @@ class LogDiscovery:
         self._wake_events: dict[bytes, asyncio.Event] = {}  # by root: set when something is pending
         self._unsearched = set(roots)  # roots that were not searched even once
         self._searching: set[bytes] = set()  # roots in which JOBs are looked for now
-        self._hurry_events: dict[
-            bytes, asyncio.Event
-        ] = {}  # by root: a client waits for what is pending to be searched
+        # By root: set when a client's Sync waits for the pending searches, which then begin at once.
+        self._hurry_events: dict[bytes, asyncio.Event] = {}
 
     async def run(self) -> None:
         """Search and watch until cancelled."""

@@ -1,7 +1,8 @@
 """Collectors of metrics, one for each subsystem. They read files directly, and start no process.
 
 A collector is called with the root of the board's files (`/`, or a test's directory) and returns samples. OSError means
-that the board lacks the subsystem, or that it cannot be read now.
+that the board lacks the subsystem, or that it cannot be read now. Its docstring is printed into
+docs/reference/metrics.md, as the description of its metrics.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _PM = re.compile(r"\b(cur_temp|(?:core|cpu|npu)_cur_volt)[ \t]*:[ \t]*(-?\d+(?:\
 
 
 def npu(board: Path) -> Iterator[Sample]:
-    """Yield utilisation, errors and tasks of the NPU, from /proc/umap/svp_npu (svp_nnn in some SDKs)."""
+    """Utilisation, errors and tasks of the NPU, from /proc/umap/svp_npu (svp_nnn in some SDKs)."""
     node = board / "proc/umap/svp_npu"
     for section, columns in umap_tables(_text(node if node.exists() else node.with_name("svp_nnn"))):
         for column, value in columns.items():
@@ -92,14 +93,14 @@ def umap_tables(text: str) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def media_memory(board: Path) -> Iterator[Sample]:
-    """Yield the size of the media memory (MMZ), which holds models and buffers, from the last summary line."""
+    """Size of the media memory (MMZ), which holds models and buffers, from the last summary line."""
     found = _TOTAL.findall(_text(board / "proc/umap/media-mem"))
     for name, kilobytes in zip(("total", "used", "free"), found[-1] if found else ()):
         yield Sample(f"media_memory.{name}", "B", 1024.0 * int(kilobytes))
 
 
 def power(board: Path) -> Iterator[Sample]:
-    """Yield chip temperature and voltages, from /proc/umap/pm, which has several `name: value` pairs on a line."""
+    """Chip temperature and voltages, from /proc/umap/pm, which has several `name: value` pairs on a line."""
     for name, value in _PM.findall(_text(board / "proc/umap/pm")):
         is_temperature = name == "cur_temp"
         label = "temperature" if is_temperature else f"{name.partition('_')[0]}_voltage"
@@ -107,7 +108,7 @@ def power(board: Path) -> Iterator[Sample]:
 
 
 def thermal(board: Path) -> Iterable[Sample]:
-    """Return the temperature of each of the kernel's thermal zones that can be read."""
+    """Temperature of each of the kernel's thermal zones that can be read."""
     pattern = board / "sys/class/thermal/thermal_zone*"
     problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(pattern))
     samples: list[Sample] = []
@@ -124,7 +125,7 @@ def thermal(board: Path) -> Iterable[Sample]:
 
 
 def memory(board: Path) -> Iterator[Sample]:
-    """Yield the system's memory."""
+    """Memory of the system."""
     fields = dict(line.split(":", 1) for line in _text(board / "proc/meminfo").splitlines() if ":" in line)
     for field, name in (("MemTotal", "total"), ("MemAvailable", "available"), ("SwapFree", "swap_free")):
         if field in fields:
@@ -132,7 +133,7 @@ def memory(board: Path) -> Iterator[Sample]:
 
 
 def load(board: Path) -> Iterator[Sample]:
-    """Yield the load average of the last minute."""
+    """Load average of the last minute."""
     yield Sample("load.1min", "", float(_text(board / "proc/loadavg").split()[0]))
 
 
@@ -148,12 +149,13 @@ class Rates:
         now, (then, before) = self._clock(), self._before
         self._before = now, counters
         for name, value in counters.items():
+            # A counter that fell was reset; `value + 1` makes a new one fail the comparison.
             if now > then and value >= before.get(name, value + 1):
                 yield name, (value - before[name]) / (now - then)
 
 
 class Processors:
-    """Collector of each core's busy share of time, from /proc/stat."""
+    """Busy share of each core's time, from /proc/stat."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, int]] = {}  # total and idle ticks of each core at the last call
@@ -165,6 +167,7 @@ class Processors:
                 break
             name, *fields = line.split()
             numbers = [int(each) for each in fields[:8]]
+            # Guest time, in the fields after these eight, is contained in user time.
             total, idle = sum(numbers), numbers[3] + numbers[4]
             last_total, last_idle = self._before.get(name, (total, idle))
             self._before[name] = total, idle
@@ -174,7 +177,7 @@ class Processors:
 
 
 class Network:
-    """Collector of the bytes a second of each interface but loopback."""
+    """Bytes a second of each interface but loopback."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._rates = Rates(clock)
@@ -193,7 +196,7 @@ class Network:
 
 
 class Disks:
-    """Collector of the free bytes and inodes of the roots' file systems.
+    """Free bytes and inodes of the roots' file systems.
 
     The spools' own root is called `spool`: a temporary daemon has it at another path each time, and the metric would
     have another name each time.
@@ -231,7 +234,7 @@ class Profiled:
 
 
 class Processes:
-    """Collector of processor time, memory, threads and page faults of processes."""
+    """Processor time, memory, threads and page faults of processes."""
 
     def __init__(self, named: Callable[[Path], Mapping[str, str]], clock: Callable[[], float] = time.monotonic) -> None:
         self._named, self._rates = named, Rates(clock)

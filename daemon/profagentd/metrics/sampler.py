@@ -76,6 +76,7 @@ class Sampler:
             is_over.set()
             return True
 
+        # In another thread: a read of /proc that hangs must not hang the sweep.
         self._hand_over(work)
         is_over.wait(SWEEP_S)
         with lock:

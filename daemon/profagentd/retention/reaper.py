@@ -268,6 +268,7 @@ class RetentionKeeper:
                 continue
             self._board.add_listener(self._acks)
             try:
+                # The tracker listens only under a policy that deletes: otherwise deliveries do not matter.
                 await until_first(self._roots.each(self._apply_policy), self._save_acks(), self._policy_changed.wait())
             finally:
                 self._board.remove_listener(self._acks)
@@ -300,6 +301,7 @@ class RetentionKeeper:
         """Delete what is delivered of a JOB with new deliveries, and once more when the JOB is over."""
         place = job.place
         has_changed = place in self._acks.changed_jobs or place not in self._was_over
+        # Discarded before the scan: what changes during it is scanned again.
         self._acks.changed_jobs.discard(place)
         is_over_now = (has_changed or not self._was_over[place]) and await self._is_over(job)
         if not has_changed and not is_over_now:
@@ -358,6 +360,7 @@ class RetentionKeeper:
     async def _delete_of(self, job: FollowedJob, deletions: Sequence[StoredLog]) -> int:
         place, lost = job.place, [each for each in deletions if not each.is_delivered]
         try:
+            # The loss is on the disk before the first file goes.
             if lost:
                 await on_disk(place.root, check_deletable, place)
                 await self._record_loss(job.name, lost)

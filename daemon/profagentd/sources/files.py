@@ -214,6 +214,7 @@ class OpenCollection:
         """Open the regular file at `path` inside; the caller closes it. Raises Gone, JobGone, NotAFile, Unreadable."""
         try:
             directory, name = self._split(path)
+            # No link is followed: one that is planted in a JOB must not lead out of the root.
             descriptor = os.open(name, _FILE, dir_fd=directory)
         except OSError as error:
             raise translate_error(error) from error

@@ -82,6 +82,7 @@ def _with_npu(processes: list[Path], device: str) -> Iterator[Path | None]:
         try:
             if _has_open(process, device):
                 yield process
+        # The kernel hides other users' descriptors from a daemon without CAP_SYS_PTRACE.
         except PermissionError:
             yield None
         except OSError:

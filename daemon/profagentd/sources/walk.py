@@ -206,11 +206,14 @@ def _look_up(files: OpenCollection, kind: LogKind, path: bytes, page: WalkPage) 
 
 def _groups(place: FolderPlace, source: Source) -> Iterator[list[bytes]]:
     with OpenCollection(place) as files:
+        # Two passes over the directory keep early files first without holding all names in memory.
         for early in (True, False):
             for path, _ in entries(files, source):
                 if source.is_early(path) == early:
                     group = source.announced_together(path)
                     at = group.index(path)
+                    # The first member that exists brings the whole group, so each group comes once without remembering
+                    # names.
                     if not any(_exists(files, each) for each in group[:at]):
                         yield list(group[at:])
 

@@ -182,6 +182,7 @@ class Intake:
     def stop(self) -> None:
         """Read what was written so far, then end every spool. Blocks until that is done."""
         self._is_stopping = True
+        # Wakes the thread from `select`, after the flag was set.
         os.write(self._waker, b"x")
         self._thread.join()
         self._close()
@@ -243,6 +244,7 @@ class Intake:
 
     def _open(self, fifo: Fifo) -> None:
         _make_fifo(fifo.path)  # again, in case that somebody removed it
+        # Without O_NONBLOCK the open would wait for the FIFO's first writer.
         descriptor = os.open(fifo.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._add(_Pipe(descriptor, self._spool_for(fifo.kind, fifo.name, None), fifo))
 
@@ -320,6 +322,7 @@ class Intake:
 
     def _is_allowed(self, pipe: _Pipe, size: int) -> bool:
         allowances, now_s = pipe.filled.allowances, self._now_s()
+        # Taken from all allowances or from none: a refusal by one must not use up the others.
         if all(each.allows(size, now_s) for each in allowances):
             for each in allowances:
                 each.take(size)
@@ -369,6 +372,7 @@ class Intake:
             return
         connection.setblocking(False)
         self._connections.append(connection)
+        # The oldest gives way: a user who only connects must not keep others out.
         if len(self._connections) > MOST_WAITING:
             self._close_connection(self._connections[0])
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))

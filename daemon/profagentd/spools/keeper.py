@@ -130,6 +130,7 @@ class SpoolKeeper:
         try:
             await asyncio.Event().wait()
         finally:
+            # In a thread, as it waits for the last round of the intake's own thread.
             await asyncio.to_thread(intake.stop)
 
     async def _measure(self) -> None:

@@ -88,6 +88,7 @@ class Spool:
     def write(self, data: bytes) -> None:
         """Append data. A segment ends only between two calls, so that the data of one call stay together."""
         is_over = self._file < 0 or self._is_torn or self._bytes + len(data) > self._segment_bytes
+        # Set before the write and cleared after it, so that any exception in between leaves it set.
         self._is_torn = True
         if is_over:
             self._next_segment()
@@ -109,9 +110,11 @@ class Spool:
 
     def _next_segment(self) -> None:
         self._end_segment()
+        # Before the new segment exists, so that the cap is never exceeded.
         self._make_room()
         if not self._directory:
             directory = self._make_collection()
+            # The mark of simulated data comes before any data: no reader sees one without the other.
             if self._made_by:
                 _write(directory, SIMULATED, self._made_by.encode())
             self._directory, self._number = directory, 0
@@ -151,6 +154,7 @@ class Spool:
         for segment in self._segments():
             held += segment.size
             collections.add(segment.directory)
+            # A segment without `.done` is still being written to, by this spool or another.
             if os.path.exists(segment.path + DONE):
                 ended.setdefault(segment.name, []).append(segment)
         if not ended:
