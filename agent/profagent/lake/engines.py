@@ -16,6 +16,7 @@ from profagent.cli.running import installing
 from profagent.errors import UsageError
 from profagent.lake.lake import SESSIONS, LakeError
 from profagent.lake.push import TABLES
+from profagent.lake.stores import readable
 from profagent.limits import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class _DuckDb:
             files = found.file_uris()
             if files:
                 # Those in a folder are given as an address has them, with %20 for a blank.
-                paths = files if "://" in lake.address else map(unquote, files)
+                in_store = "://" in lake.address
+                paths = readable(self._connection, lake.address, files) if in_store else [*map(unquote, files)]
                 named = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
                 self.ask(_PARQUET.format(table=table, files=named))
             else:
@@ -97,6 +99,8 @@ class _DuckDb:
         return Answer(tuple(each[0] for each in cursor.description or ()), cursor.fetchall())
 
     def close(self) -> None:
+        for each in self._connection.list_filesystems():
+            self._connection.unregister_filesystem(each)
         self._connection.close()
 
 
