@@ -1,10 +1,10 @@
 """The one reader of records: those of chosen inferences as numpy columns, in bounded pages.
 
-Records have no index on their segment. Where they are follows from the logs of the segments: most logs have one
-inference, and all of their parts are its own; of a log that has several, its records are counted by segment once.
+Records have no index on their segment. Their place follows from the logs of the segments: most logs have one inference,
+and all parts of such a log are its own. In a log that has several, the records are counted by segment once.
 
-SQLite joins the whole numbers of a column to one text, which numpy reads: a third of the time that rows take, and other
-threads go on meanwhile. Counters are read as rows: as a text they would not be exact.
+SQLite joins the integers of a column to one text, which numpy parses: that takes a third of the time of fetching rows,
+and releases the interpreter to other threads. Counters are fetched as rows, because a text would not be exact.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     Places = Mapping[int, tuple[int, int, int]]
 
 UNITS = (LogKind.AICORE, LogKind.AICPU)
-# Of whole numbers below 2^63: times of the CPU may be others.
+# Columns that hold integers below 2^63 alone; times of the CPU may be larger.
 _WHOLE = frozenset({"record", "segment", "sequence", "layer_index", "ticks", "ticks_before"})
-# What tells the duration of a record.
+# Columns that a record's duration is computed from.
 TIMES = {LogKind.AICORE: ("ticks",), LogKind.AICPU: ("begin_us", "end_us")}
 TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
 
-# Of a call of a function that has no name.
+# Type of a function that the database has no name for.
 UNKNOWN_TYPE = "N/A"
-# A whole number that stands for a time that is not known.
+# Stands for NULL in a column of times, which is parsed as integers.
 _NO_TIME = -(2**63)
-# CROSS JOIN here and below keeps the order of the loops.
+# CROSS JOIN, here and below, keeps SQLite from reordering the loops.
 _SEGMENTS = f"""
 SELECT group_concat(segment), group_concat(place), group_concat(log), group_concat(kind = 'aicpu'), group_concat(net),
        group_concat(CAST(ifnull(start_us, {_NO_TIME}) AS INTEGER)),
@@ -72,7 +72,7 @@ SELECT {columns} FROM json_each(?) q CROSS JOIN {kind} r
   ON r.record BETWEEN json_extract(q.value, '$[0]') AND json_extract(q.value, '$[1]')
 """
 _CALL_PARTS = "SELECT part, log, offset, ifnull(model, 0) FROM part JOIN log USING (log) WHERE kind = 'acl_api'"
-# Times from 2^63 on are REAL.
+# Times from 2^63 on are REAL; the cast limits them to SQLite's largest integer.
 _CALLS = """
 SELECT group_concat(api), group_concat(CAST(begin_us AS INTEGER)), group_concat(CAST(end_us AS INTEGER)),
        group_concat(pid), group_concat(tid)
@@ -83,10 +83,11 @@ _CALL_NAMES = "SELECT api, name, type FROM api_name"
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Segments of inferences as columns of one length, by their number.
+    """Segments of inferences as columns of one length, in the order of their numbers.
 
-    `inference` is the place of each one's inference among those that were asked for. `start_us` and `end_us` are NaN
-    where they are not known. `records` of each stand together in its log, by `ordinal`; -1 where they do not.
+    `inference` is the place of the segment's inference in the list that was asked for. `start_us` and `end_us` are NaN
+    where unknown. `records` is the number of the segment's records if they stand together in its log in the order of
+    `ordinal`, else -1.
     """
 
     number: Ints
@@ -101,17 +102,17 @@ class Segments:
 
     @classmethod
     def chosen(cls, connection: sqlite3.Connection) -> Segments:
-        """Return those of the inferences that a Selection has chosen, which are known by their position."""
+        """Return the segments of the inferences of a Selection, whose places are their positions."""
         return cls._of(connection.execute(_SEGMENTS.format(_OF_CHOSEN)))
 
     @classmethod
     def of(cls, connection: sqlite3.Connection, inferences: list[int]) -> Segments:
-        """Return those of the inferences with these numbers, whose places are those in the list."""
+        """Return the segments of the inferences with these numbers, whose places are those in the list."""
         return cls._of(connection.execute(_SEGMENTS.format(_OF_INFERENCES), (json.dumps(inferences),)))
 
     @classmethod
     def of_session(cls, connection: sqlite3.Connection, session: int) -> Segments:
-        """Return those of the logs of which a session fetched a part; the place of an inference is its number."""
+        """Return the segments of the logs of which a session fetched a part; an inference's place is its number."""
         return cls._of(connection.execute(_SEGMENTS.format(_OF_SESSION), (session,)))
 
     @classmethod
@@ -126,13 +127,13 @@ class Segments:
         return len(self.number)
 
     def at(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> Segments:
-        """Return some of them, in their order."""
+        """Return the segments at these places, in their order."""
         return Segments(*(getattr(self, name)[places] for name in self.__slots__))
 
     def on_cpu(self, inferences: int) -> Spans:
-        """Return the first begin to the last end of so many inferences on the CPU; UNUSED where one has no segment.
+        """Return the first begin to the last end of `inferences` inferences on the CPU; UNUSED without a segment.
 
-        NaN where the time of a segment is not known: the runtime writes 0 where it has none.
+        A time is NaN where that of a segment is unknown: the runtime writes 0 where it has none.
         """
         found = self.of_unit(LogKind.AICPU)
         begin_us, end_us = (np.full(inferences, each) for each in UNUSED)
@@ -141,17 +142,17 @@ class Segments:
         return Spans(begin_us, end_us)
 
     def of_unit(self, kind: LogKind) -> Segments:
-        """Return those of one unit."""
+        """Return the segments of one unit."""
         return self.at(self.is_aicpu == (kind is LogKind.AICPU))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordTable:
-    """Records of one unit as columns of one length, by inference and then as they stand in the log.
+    """Records of one unit as columns of one length, by inference and then in the order of the log.
 
-    `segment` is the place of each one's segment in `segments`. `columns` are those that were asked for: `sequence`,
-    `layer_index` (-1: not known), `ticks` and `ticks_before` of aicore as whole numbers; `begin_us` and `end_us` of
-    aicpu and the counters as float64, NaN where they are not known.
+    `segment` is the place of the record's segment in `segments`. `columns` are those that were asked for: `sequence`,
+    `layer_index` (-1 if unknown), `ticks` and `ticks_before` of aicore as integers; `begin_us` and `end_us` of aicpu
+    and the counters as float64, NaN if unknown.
     """
 
     kind: LogKind
@@ -161,7 +162,7 @@ class RecordTable:
 
     @classmethod
     def joined(cls, tables: Sequence[RecordTable], kind: LogKind, segments: Segments) -> RecordTable:
-        """Return the records of several tables of the same segments; none without any."""
+        """Return the records of several tables of the same segments; an empty table where there are none."""
         if not tables:
             names = ("layer_index", *TIMES[kind])
             return cls(kind, segments, np.empty(0, np.int32), {name: np.empty(0, np.int64) for name in names})
@@ -169,30 +170,30 @@ class RecordTable:
         return cls(kind, segments, np.concatenate([each.segment for each in tables]), columns)
 
     def narrowed(self) -> RecordTable:
-        """Return the records with columns of fewer bits, where the numbers fit; sums of such columns may overflow."""
+        """Return the records in columns of fewer bits, where the numbers fit. Sums of such columns may overflow."""
         columns = {name: narrow(column) for name, column in self.columns.items()}
         return RecordTable(self.kind, self.segments, narrow(self.segment), columns)
 
     @property
     def inference(self) -> Ints:
-        """The place of each record's inference."""
+        """Place of each record's inference."""
         inference: Ints = self.segments.inference[self.segment]
         return inference
 
     @property
     def net(self) -> Ints:
-        """The number of each record's segment in its network."""
+        """Number of each record's segment in its network."""
         net: Ints = self.segments.net[self.segment]
         return net
 
     @property
     def layer(self) -> NDArray[np.integer]:
-        """The place of each record's layer in its model, -1 where it is not known."""
+        """Place of each record's layer in its model, -1 if unknown."""
         return self.columns["layer_index"]
 
     @property
     def duration(self) -> NDArray[Any]:
-        """How long each took, in ticks (aicore) or µs (aicpu)."""
+        """Duration of each record, in ticks (aicore) or µs (aicpu)."""
         if self.kind is LogKind.AICORE:
             return self.columns["ticks"]
         duration: Floats = self.columns["end_us"] - self.columns["begin_us"]
@@ -204,10 +205,10 @@ class RecordTable:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuery:
-    """Records of one unit, which any connection to the database can read: `names` of them in ranges of their keys.
+    """Query for the columns `names` of one unit's records in ranges of keys, for any connection to the database.
 
-    Those that are of none of the `segments` are left out. `runs` has the places of the segments in the order of the
-    ranges, and how many records each has; None where that is not known.
+    Records that belong to none of the `segments` are left out. `runs` has the places of the segments in the order of
+    the ranges, and the number of records of each; None where that is unknown.
     """
 
     kind: LogKind
@@ -217,7 +218,7 @@ class RecordQuery:
     runs: tuple[NDArray[np.intp], Ints] | None = None
 
     def read(self, connection: sqlite3.Connection) -> RecordTable:
-        """Read them; the records of each inference stand together."""
+        """Read the records; those of each inference stand together."""
         at, columns = self._in_runs(connection)
         order: NDArray[np.intp] | slice = slice(None)
         if (at < 0).any():
@@ -230,10 +231,10 @@ class RecordQuery:
         return RecordTable(self.kind, self.segments, at[order], named)
 
     def _in_runs(self, connection: sqlite3.Connection) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
-        """The place of each record's segment, -1 where it is of none of them, and the columns.
+        """Return the place of each record's segment, -1 for none of the segments, and the columns.
 
-        To read a record's segment takes as long as the rest of it: where it is known how many records each has, and
-        there are so many, it need not be read.
+        Reading a record's segment costs as much as the rest of the record. It is not read where the numbers of records
+        are known, and their sum is what was read.
         """
         if self.runs is not None:
             places, counts = self.runs
@@ -278,9 +279,9 @@ def chunks(
     names: Sequence[str],
     session: int | None = None,
 ) -> Iterator[RecordQuery]:
-    """Give the queries for all records of a unit in the order of their files, some RECORDS_PER_CHUNK at a time.
+    """Yield queries for all records of a unit in the order of their files, about RECORDS_PER_CHUNK at a time.
 
-    With a `session` only those that it fetched. The records of an inference may come in two of them.
+    With a `session`, only the records that it fetched. An inference's records may be spread over two chunks.
     """
     ours = segments.of_unit(kind)
     part, log, size = _parts_of(connection, ours.log, session)
@@ -288,7 +289,7 @@ def chunks(
         return
     count = size // RECORD_BYTES[kind]
     if (count > RECORDS_PER_CHUNK).any():
-        # Parts of which one may be too long are cut: the segments in a piece are not known.
+        # A part that may be too long is cut into pieces, and then the segments in each piece are unknown.
         pieces = [
             each
             for number, bytes_ in zip(part.tolist(), size.tolist(), strict=True)
@@ -307,20 +308,24 @@ def chunks(
 
 
 class _Runs(NamedTuple):
-    """Segments in the order of the parts that they are in: the place of each, and of its part, and its records."""
+    """Segments in the order of the parts that hold them: place of the segment, place of its part, number of records."""
 
     place: NDArray[np.intp]
     part: NDArray[np.intp]
     records: Ints
 
     def within(self, parts: NDArray[np.intp]) -> tuple[NDArray[np.intp], Ints]:
-        """Those in successive parts."""
+        """Return places and record counts of the segments in successive parts."""
         begin, end = np.searchsorted(self.part, (parts[0], parts[-1] + 1)).tolist()
         return self.place[begin:end], self.records[begin:end]
 
 
 def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
-    """The segments by part and ordinal; None where a log has several parts, or its records do not stand together."""
+    """Return the segments by part and ordinal.
+
+    None where a log has several parts, or records of a segment do not stand together: then the order of records is not
+    that of segments.
+    """
     by_log = np.argsort(log_of_part, kind="stable")
     logs = log_of_part[by_log]
     if (logs[1:] == logs[:-1]).any() or (segments.records < 0).any():
@@ -331,7 +336,7 @@ def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
 
 
 def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """The first and last key of a part, and how many records are there about; several where there may be too many."""
+    """Yield the first key, the last key and the approximate number of records of a part, cut into chunks."""
     first, last = keys_of(part)
     count = size // RECORD_BYTES[kind]
     if count <= RECORDS_PER_CHUNK:
@@ -346,7 +351,7 @@ def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: i
 def sample(
     connection: sqlite3.Connection, segments: Segments, kind: LogKind, names: Sequence[str], records: int
 ) -> RecordTable:
-    """Return so many records of each of these segments' logs, from its beginning, or all."""
+    """Return the first `records` records of each log of these segments, fewer where a log has fewer."""
     first = _parts_of(connection, segments.log)[0] * RECORDS_PER_PART
     ranges = np.stack([first, first + records - 1], axis=1)
     return RecordQuery(kind, tuple(names), ranges, segments).read(connection)
@@ -354,9 +359,9 @@ def sample(
 
 @dataclass(frozen=True, slots=True)
 class CallTable:
-    """API calls as columns of whole numbers of one length, those of a part of a log as they stand there.
+    """API calls as integer columns of one length, in the order of the part of a log.
 
-    `log` and `model` are numbers of the database. `begin_us` is 0 where it is not known.
+    `log` and `model` are numbers of the database. `begin_us` is 0 where unknown.
     """
 
     log: Ints
@@ -369,12 +374,12 @@ class CallTable:
 
     @classmethod
     def joined(cls, tables: Iterable[CallTable]) -> CallTable:
-        """Return the calls of several tables."""
+        """Return the calls of several tables as one."""
         columns = zip(*([getattr(table, name) for name in cls.__slots__] for table in tables), strict=True)
         return cls(*([np.concatenate(each) for each in columns] or [np.empty(0, np.int64)] * len(cls.__slots__)))
 
     def at(self, places: NDArray[np.intp] | NDArray[np.bool_] | slice) -> CallTable:
-        """Return some of them, in their order."""
+        """Return the calls at these places, in their order."""
         return CallTable(*(getattr(self, name)[places] for name in self.__slots__))
 
     def __len__(self) -> int:
@@ -384,7 +389,7 @@ class CallTable:
 def call_tables(
     connection: sqlite3.Connection, *, session: int | None = None, job: int | None = None, log: int | None = None
 ) -> Iterator[CallTable]:
-    """Give the API calls that a session fetched, of a JOB or of a log, some RECORDS_PER_CHUNK at a time."""
+    """Yield the API calls that a session fetched, of a JOB or of a log, about RECORDS_PER_CHUNK at a time."""
     chosen = {name: key for name, key in (("session", session), ("job", job), ("log", log)) if key is not None}
     query = "".join((_CALL_PARTS, *(f" AND {name} = :{name}" for name in chosen), " ORDER BY part"))
     for part, of_log, size, model in connection.execute(query, chosen).fetchall():
@@ -395,7 +400,7 @@ def call_tables(
 
 
 class CallNames(dict[int, tuple[str, str]]):
-    """The name and type of each function of the API, by its number; it also names a number that no function has."""
+    """Names and types of the API's functions by number; an unknown number gets a name of its own."""
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> CallNames:
@@ -407,7 +412,7 @@ class CallNames(dict[int, tuple[str, str]]):
 
 
 class PageQuery(NamedTuple):
-    """What a page of inferences is read with: those at the places from `first` to before `end`."""
+    """Query for a page of inferences: those at the places from `first` to before `end`."""
 
     first: int
     end: int
@@ -430,12 +435,12 @@ class Page(NamedTuple):
 
     @property
     def units(self) -> tuple[RecordTable, RecordTable]:
-        """The records of both units."""
+        """Records of both units."""
         return self.aicore, self.aicpu
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """Number of records of both units."""
         return len(self.aicore) + len(self.aicpu)
 
 
@@ -446,7 +451,7 @@ def pages(
     groups: Sequence[object],
     most: int = RECORDS_PER_PAGE,
 ) -> Iterator[PageQuery]:
-    """Give the queries for pages of whole inferences, with some `most` records each, and at least one inference.
+    """Yield queries for pages of complete inferences, with about `most` records and at least one inference each.
 
     `groups` has a value for each inference: a page has inferences of one value only.
     """
@@ -490,7 +495,7 @@ def _ends_of_pages(counts: Ints, groups: Sequence[object], most: int) -> Iterato
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Where records are, as columns by inference: the first and the last key, and how many of them are there about."""
+    """Key ranges of records, as columns by inference: first key, last key and approximate number of records."""
 
     inference: Ints
     first: Ints
@@ -501,7 +506,7 @@ class Ranges:
         """Return the ranges of the inferences at the places from `first` to before `end`, none of them twice."""
         begin, stop = np.searchsorted(self.inference, (first, end)).tolist()
         found = np.stack([self.first[begin:stop], self.last[begin:stop]], axis=1)
-        # Segments of a log whose records lie between each other's.
+        # Ranges overlap where records of several segments of one log alternate; a record must not be read twice.
         ordered = found[np.argsort(found[:, 0], kind="stable")]
         return found if (ordered[1:, 0] > ordered[:-1, 1]).all() else _merged(ordered)
 
@@ -512,7 +517,11 @@ def ranges_of(
     segments: Segments,
     places_of: Callable[[int], Places] | None = None,
 ) -> Ranges:
-    """Return where the records of segments of one unit are; `places_of` a log with several inferences may be told."""
+    """Return the key ranges of the records of segments of one unit.
+
+    `places_of` answers for a log with several inferences in place of `places_in`, for a caller that remembers its
+    answers.
+    """
     order = np.argsort(segments.log, kind="stable")
     logs, begins = np.unique(segments.log[order], return_index=True)
     inference = segments.inference[order]
@@ -534,7 +543,7 @@ def ranges_of(
 
 
 def places_in(connection: sqlite3.Connection, kind: LogKind, log: int) -> Places:
-    """Return the first and last record of each segment of a log, and how many it has."""
+    """Return the first key, last key and number of records of each segment of a log."""
     places: dict[int, tuple[int, int, int]] = {}
     for part in _parts_of(connection, np.array([log]))[0].tolist():
         for segment, first, last, count in connection.execute(_PLACES.format(kind=kind), keys_of(part)):
@@ -547,13 +556,16 @@ _OTHERS = "SELECT log FROM segment WHERE log IN ({}) GROUP BY log HAVING min(inf
 
 
 def _has_others(connection: sqlite3.Connection, logs: Ints) -> NDArray[np.bool_]:
-    """Which logs have several inferences, whether these were asked for or not."""
+    """Return by log whether it has several inferences, among these or not."""
     shared = [log for (log,) in fetched_of(connection, _OTHERS, (), logs.tolist())]
     return np.isin(logs, shared)
 
 
 def _places_of(values: Ints, numbers: Ints) -> NDArray[np.intp]:
-    """The place of each value among rising numbers, -1 of what is none of them; equal values stand together mostly."""
+    """Return the place of each value among rising numbers, -1 if it is none of them.
+
+    Equal values mostly stand together, so each run is looked up once.
+    """
     begins = np.append(True, values[1:] != values[:-1]).nonzero()[0] if len(values) else np.empty(0, np.intp)
     at = np.searchsorted(numbers, values[begins])
     at[np.append(numbers, -1)[at] != values[begins]] = -1
@@ -561,14 +573,17 @@ def _places_of(values: Ints, numbers: Ints) -> NDArray[np.intp]:
 
 
 def _parts_of(connection: sqlite3.Connection, logs: Ints, session: int | None = None) -> list[Ints]:
-    """The parts of logs, rising, the log of each and how many bytes that has; with a session those that it fetched."""
-    asked = {"logs": json.dumps(np.unique(logs).tolist()), "session": session}
-    row = connection.execute(_PARTS, asked).fetchone()
+    """Return three columns: parts of logs, rising, the log of each part, and the size of that log in bytes.
+
+    With a session, only the parts that it fetched.
+    """
+    parameters = {"logs": json.dumps(np.unique(logs).tolist()), "session": session}
+    row = connection.execute(_PARTS, parameters).fetchone()
     return [_numbers(text) for text in row]
 
 
 def narrow(values: NDArray[Any]) -> NDArray[Any]:
-    """Return whole numbers in as few bits as they need, with room for one more: there may be millions of them."""
+    """Return integers in as few bits as they need, with room for one more: there may be millions of them."""
     if values.dtype.kind == "i" and values.size:
         least, most = int(values.min()), int(values.max())
         for kind in (np.int16, np.int32):
@@ -582,16 +597,16 @@ def _numbers(text: str | None) -> Ints:
 
 
 def _merged(ranges: Ints) -> Ints:
-    """Ranges by their first key, those that overlap as one."""
+    """Return ranges in the order of their first keys, with overlapping ranges joined."""
     last = np.maximum.accumulate(ranges[:, 1])
     begins = np.append(True, ranges[1:, 0] > last[:-1]).nonzero()[0]
     return np.stack([ranges[begins, 0], np.maximum.reduceat(ranges[:, 1], begins)], axis=1)
 
 
 def _table_of(rows: Sequence[Row], width: int) -> Floats:
-    """Rows as an array; NULL is NaN."""
+    """Return rows as an array; NULL is NaN."""
     try:
-        # It takes two thirds of the time, and no NULL.
+        # `fromiter` takes two thirds of the time of `array`, but cannot convert NULL.
         return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(len(rows), width)
     except TypeError:
         return np.array(rows, np.float64)

@@ -1,4 +1,4 @@
-"""Counters of stored records: what of them cannot be, and their exchange for those of another map."""
+"""Counters of stored records: the check of their plausibility, and their exchange for those of another map."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     # Of a board, a JOB and a log, so many bytes from a place on.
     _BytesOf = Callable[[str, str, str, int, int], bytes]
 
-# It runs each time that a database is opened to be written, as the schemas of sources do.
+# Runs each time that a database is opened for writing, like the schemas of sources.
 SCHEMA = """
 -- How far the counters of a JOB's records go at most. Where that can be, no record is read to find one that cannot.
 -- A JOB has no row when an earlier profagent began it, or when another counter map was used on it.
@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS counter_bound (
     bytes_per_tick REAL NOT NULL
 );
 """
-# The database may round a record's rate another way.
+# Allowance for a rate that the database rounds in another way.
 ROUNDING = 1 + 1e-9
 RECORD = AICORE_DTYPE.itemsize
 
@@ -76,14 +76,17 @@ _NUMBER = f"SELECT count(*) FROM part p CROSS JOIN aicore r ON r.record {OF_PART
 _UPDATE = f"UPDATE aicore SET {', '.join(f'{name} = ?' for name in MAPPED_NAMES)} WHERE record = ?"  # noqa: S608 - names of counters
 
 
-# Keys of records, their bytes, and whether those are there.
+# Keys of records, the records' bytes, and a mask that is False where these bytes are missing.
 _Page = tuple["Ints", "Records", "NDArray[np.bool_]"]
 
 
 async def implausible_counters(
     connection: aiosqlite.Connection, job: int, peak_bytes_per_s: float
 ) -> dict[int, list[str]]:
-    """What cannot be of a JOB's counters, a line for each check that fails, by the session that has a part of it."""
+    """Return by session the checks that fail for a JOB's counters, a line of text each.
+
+    A session is in the result, perhaps with no line, if it has a part of the JOB.
+    """
     about = "SELECT frequency_mhz, excess, bytes_per_tick FROM job LEFT JOIN counter_bound USING (job) WHERE job = ?"
     mhz, excess, bytes_per_tick = await fetched_one(connection, about, (job,))
     rate = 0.0 if mhz is None else (bytes_per_tick or 0.0) * _ticks_per_s(mhz)
@@ -106,7 +109,7 @@ async def implausible_counters(
 
 
 def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, str]]:
-    """By the check's name, a value of a record, and what it may be at most, in SQL."""
+    """Return by check the SQL for a record's value, and for the largest plausible value."""
     checks = {
         name: (f"r.{counter}", str(LARGEST_RATIO) if whole is None else f"(r.{whole} + {PART_SLACK})")
         for name, (counter, whole) in SHARES.items()
@@ -125,9 +128,9 @@ def _ticks_per_s(mhz: int) -> float:
 async def _tallies(
     connection: aiosqlite.Connection, job: int, session: int, checks: Mapping[str, tuple[str, str]]
 ) -> list[tuple[str, Tally]]:
-    """The checks that fail: a walk over the records tells which, and others the rest.
+    """Return the checks that fail: one walk over the records finds them, and further queries count them.
 
-    SQLite works them out: to read all counters into numpy takes twice the time of the walk, and few checks fail.
+    SQLite computes the checks: reading all counters into numpy takes twice the time of the walk, and few checks fail.
     """
     about = (job, session)
     found: list[tuple[str, Tally]] = []
@@ -152,7 +155,7 @@ async def _tallies(
 
 
 async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[int, Tally]:
-    """By session, how many inferences have layers that take longer than they did."""
+    """Return by session how many inferences have layers that took longer than the inference."""
     tallies: dict[int, Tally] = {}
     for session, pictures, path, share, window_us in await fetched(connection, _INFERENCES, (job,)):
         is_odd = share > LAYERS_SHARE + SLACK_US / window_us
@@ -168,13 +171,11 @@ def exchange_counters(
     bytes_of: _BytesOf,
     shown: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[int, int]:
-    """Fill the columns from the records' bytes, in one transaction; on an error nothing is changed.
+    """Decode the counters anew from the records' bytes, in one transaction; an error leaves everything as it was.
 
-    The answer: how many records have values of the new map, and how many have none. `shown` is told how many of how
-    many are done.
-
-    Records whose bytes are not there have no counters then: what another map read would not go with the rest.
-    Memory is bounded by a page.
+    Returns how many records have values of the new map, and how many have none. `shown` is called with the number of
+    records done and their total. A record whose bytes are missing loses its counters: values of the old map would not
+    fit the rest. Memory is bounded by a page.
     """
     filled = seen = 0
     (total,) = connection.execute(_NUMBER, (session,)).fetchone()
@@ -199,7 +200,7 @@ def exchange_counters(
 
 
 def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> Iterator[_Page]:
-    """The session's records, those of many small logs at once: for one log each call of numpy would cost too much."""
+    """Yield the session's records, many small logs at once: numpy calls for each log would cost too much."""
     files = {part: file for part, *file in connection.execute(_PARTS, (session,))}
     names = ("record", "sequence", "ticks")
     for query in chunks(connection, Segments.of_session(connection, session), LogKind.AICORE, names, session):
@@ -210,7 +211,7 @@ def _pages(connection: sqlite3.Connection, session: int, bytes_of: _BytesOf) -> 
 
 
 def _page(table: Ints, files: Mapping[int, Sequence[Any]], bytes_of: _BytesOf) -> _Page:
-    """A page of keys, sequences and ticks: where the file has another record by now, its bytes are not there."""
+    """Return a page's keys, bytes and mask; bytes that hold another record by now count as missing."""
     pieces, are_there = [], []
     for keys in np.split(table[:, 0], np.flatnonzero(np.diff(table[:, 0] // RECORDS_PER_PART)) + 1):
         part, number = divmod(int(keys[0]), RECORDS_PER_PART)

@@ -1,4 +1,4 @@
-"""What a session claims: the intervals in which it followed its board, and why it is not complete."""
+"""Completeness of a session: the intervals in which it followed its board, and the reasons why it is incomplete."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     from profagent.link.coverage import Interval
 
-# Between two runs of `record` that went on with one session: no row says so, it follows from those of the runs.
+# Standing of the time between two runs of `record` that continued one session. It has no row: it follows from those of
+# the runs.
 NOT_RUN = "not-run"
 NOT_ENDED = "it has not ended: `record` runs, was killed, or could not write its end"
 _MARKS = ", ".join("?" * len(ledger.INCOMPLETE))
 
 
 def write_coverage(connection: sqlite3.Connection, session: int, intervals: Iterable[Interval]) -> None:
-    """Write the intervals of a session; one that is there already, by its beginning, becomes longer or shorter."""
+    """Write the intervals of a session; a stored one with the same beginning is replaced."""
     connection.executemany(
         "INSERT OR REPLACE INTO coverage_interval VALUES (?, ?, ?, ?, ?, ?)",
         [
@@ -37,11 +38,11 @@ def write_coverage(connection: sqlite3.Connection, session: int, intervals: Iter
 
 
 async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[str, Any] | None:
-    """The time of a capture that it covered; None where none was kept, as of an import.
+    """Return the time of a capture that it covered; None where none is stored, as of an import.
 
     `covered_us` of `total_us` were covered, in µs: the link was up, nothing was paused, and no JOB was behind. The
-    total is from the session's begin to its end, with the time between its runs. `gaps` are the others in the order of
-    time: what they were, of which JOB (None: all), from and to, and why.
+    total is from the session's begin to its end, with the time between its runs. `gaps` are the other intervals in the
+    order of time: standing, JOB (None: all), from and to, and the reason.
     """
     rows = await fetched(
         connection,
@@ -69,13 +70,14 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
 
 
 def _without_us(good: Iterable[tuple[int, int]], bad: Iterable[tuple[int, int]]) -> int:
-    """Return how long there was a good stretch and no bad one, in µs."""
+    """Return the length of the time that is in a good stretch and in no bad one, in µs."""
     edges = [
         edge
         for is_bad, found in enumerate((good, bad))
         for from_us, to_us in found
         for edge in ((from_us, is_bad, 1), (to_us, is_bad, -1))
     ]
+    # How many good and bad stretches are open between one edge and the next.
     counts, covered_us = [0, 0], 0
     for (at_us, is_bad, step), (next_us, *_) in pairwise(sorted(edges)):
         counts[is_bad] += step
@@ -84,10 +86,10 @@ def _without_us(good: Iterable[tuple[int, int]], bad: Iterable[tuple[int, int]])
 
 
 async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list[str]:
-    """Why a session is not complete, a sentence each; empty for one that is.
+    """Return the reasons why a session is not complete, a sentence each; none for a complete one.
 
-    A session is complete when it has ended, nothing that existed is missing, and at its end everything that the board
-    had of what was asked for had come.
+    A session is complete if it has ended, nothing that existed is missing, and at its end everything that was asked for
+    of the board's data had come.
     """
     (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session,))
     why = [] if ended_us is not None else [NOT_ENDED]
@@ -106,7 +108,10 @@ async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list
 
 
 def take_up_again(connection: sqlite3.Connection, session: int) -> None:
-    """Let a capture go on with a session: that it was not complete is no longer true, or is found again at its end."""
+    """Make a session open again for a capture that continues it.
+
+    The reasons for its incompleteness are deleted: they no longer hold, or are found again at its end.
+    """
     connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
     connection.execute(
         f"DELETE FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})",  # noqa: S608 - marks

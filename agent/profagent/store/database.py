@@ -1,4 +1,4 @@
-"""Opening the SQLite file: its settings, its schema, one connection that writes and others that read."""
+"""Access to the SQLite file: its settings, its schema, one connection that writes and others that read."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 SCHEMA_VERSION = 3
-# M_MMAP_THRESHOLD of malloc.h.
+# M_MMAP_THRESHOLD in malloc.h.
 _MMAP_THRESHOLD = -3
 FILE_NAME = "profagent.db"
 READER_SETTINGS = f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}; PRAGMA cache_size = -{READER_CACHE_KIB};"
-# Of a new database. Batches append: with larger pages, fewer of them go to the disk and through the cache.
+# Page size of a new database. Batches append, so larger pages mean fewer of them for the disk and the cache.
 PAGE_BYTES = 16_384
 # A record's key is its part's number times this, plus its own number in the part.
 RECORDS_PER_PART = 1 << 24
-# Of `part p`, the keys of its records.
+# SQL condition on a record's key: it belongs to `part p`.
 OF_PART = f"BETWEEN p.part * {RECORDS_PER_PART} AND p.part * {RECORDS_PER_PART} + {RECORDS_PER_PART - 1}"
-# Of `inference i`, for `:clockless` JOBs as well: without a clock, figures in ticks are known of whole inferences.
+# SQL condition on `inference i`: its figures are known. In a JOB without a clock (`:clockless`), figures in ticks are
+# known once all records are here.
 KNOWN = "(i.figures = 'final' OR (i.whole AND :clockless))"
 
 Row = tuple[Any, ...]
@@ -52,38 +53,43 @@ C = TypeVar("C", bound=aiosqlite.Connection)
 
 
 class _Answer(asyncio.Future[T]):
-    """What a thread is to give. A task that is cancelled waits for it nevertheless, once; then it is cancelled."""
+    """Result that a connection's thread will deliver.
 
+    A cancelled task still waits for the result, once; only then is it cancelled. So a transaction is never left to a
+    thread that nobody waits for.
+    """
+
+    # True once a cancellation was refused; the next one is not.
     _was_cancelled = False
 
     def cancel(self, msg: object = None) -> bool:
-        # A task that hears no is cancelled when it goes on.
+        # asyncio cancels a task itself when it resumes, if the future that it waits for refuses.
         was_cancelled, self._was_cancelled = self._was_cancelled, True
         return was_cancelled and super().cancel(msg)
 
 
 class Running(aiosqlite.Connection):
-    """A connection on whose thread one function can do what takes many statements.
+    """Connection whose thread can run one function of many statements.
 
-    Each change of threads takes 0.1 ms of a processor.
+    Each change of threads costs 0.1 ms of processor time.
     """
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Let a function have SQLite's own connection, and let it finish; returns what it does."""
+        """Call a function with SQLite's own connection on its thread, wait for its end, and return its result."""
         if not self._running:
             raise ValueError("the connection is closed")
         answer: _Answer[T] = _Answer()
-        # A task that waits for the library's own, and can be left to itself, would take three turns of the loop more.
+        # The library's own way, with a task that could be abandoned, would take three more turns of the loop.
         self._tx.put_nowait((answer, partial(function, self._conn)))
         return await answer
 
 
 class Writing(Running):
-    """The connection that writes: a batch by one function."""
+    """Connection that writes; a batch is one function."""
 
 
 class Part(Struct, frozen=True):
-    """A part of a log: records from `first_record` on that `session` fetched."""
+    """Part of a log: records from `first_record` on that `session` fetched."""
 
     number: int
     first_record: int
@@ -92,11 +98,11 @@ class Part(Struct, frozen=True):
 
 @asynccontextmanager
 async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = ()) -> AsyncIterator[Writing]:
-    """The database at `file`, made if need be; where it is `durable`, every commit is when it returns.
+    """Open the database at `file` for writing, creating it if necessary; with `durable`, commits wait for the disk.
 
-    What is made is for its owner alone. `scripts` make what sources need beside the schema; they run each time.
-    Foreign keys are declared and not enforced: a deleted segment would be looked for in every record there is. Raises
-    StoreError when it cannot be opened or written, is of another program, or has another schema.
+    A new file is readable by its owner only. `scripts` create what sources need beside the schema; they run each time.
+    Foreign keys are declared but not enforced: to delete a segment would search every record. Raises StoreError when
+    the file cannot be opened or written, belongs to another program, or has another schema version.
     """
     try:
         make_private_folder(file.parent)
@@ -118,14 +124,14 @@ async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = 
         except sqlite3.Error as error:
             raise refused(file, error) from error
     finally:
-        # What still runs when nobody waits for it, after a second Ctrl-C, is undone.
+        # After a second Ctrl-C a function may still run with nobody waiting for it: interrupt it, and SQLite undoes it.
         await connection.interrupt()
         await connection.close()
 
 
 @asynccontextmanager
 async def in_memory(scripts: Iterable[str] = ()) -> AsyncIterator[Running]:
-    """A database that goes with its connection, by which alone it can be read. `scripts` as of `writing`."""
+    """Open a database in memory, which exists as long as its connection. `scripts` as of `writing`."""
     connection = await _opened(Running, ":memory:")
     try:
         await _prepare(connection, Path(":memory:"), durable=False)
@@ -139,7 +145,7 @@ async def in_memory(scripts: Iterable[str] = ()) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def reading(file: Path) -> AsyncIterator[Running]:
-    """A read-only connection that sees one state of the database all along.
+    """Open a read-only connection that sees one state of the database throughout.
 
     Raises StoreError when the file cannot be opened or read, or has another schema version.
     """
@@ -149,7 +155,7 @@ async def reading(file: Path) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
-    """Read-only connections that see one and the same state, to be used side by side. Errors as `reading`."""
+    """Open `count` read-only connections that see the same state, for use side by side. Errors as `reading`."""
     connections: list[Running] = []
     if count > 1:
         _return_memory()
@@ -165,9 +171,10 @@ async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
 
 
 def _return_memory() -> None:
-    """Have the C library give freed arrays of more than a MiB back to the system, where it has a call for that.
+    """Have the C library return freed arrays above 1 MiB to the system, where it has a call for that.
 
-    It keeps arrays of up to 32 MiB by default, and a command that reads millions of records holds half as much again.
+    By default it keeps arrays of up to 32 MiB, and a command that reads millions of records would hold half as much
+    again.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 20)
@@ -175,25 +182,26 @@ def _return_memory() -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is written within is there as a whole when it ends, and nothing of it on any error."""
+    """Run a block in one transaction: commit at its end, roll back on any error or cancellation."""
+    # Takes the write lock now: a transaction that reads first could not get it later.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
         connection.execute("COMMIT")
     except BaseException:
-        # SQLite has rolled back by itself when the disk is full.
+        # SQLite rolls back by itself when the disk is full.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
 
 
 async def fetched(connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()) -> list[Row]:
-    """All rows of a query."""
+    """Return all rows of a query."""
     return [*await connection.execute_fetchall(sql, parameters)]  # type: ignore[list-item]
 
 
 async def fetched_one(connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()) -> Row:
-    """The row of a query that has one."""
+    """Return the only row of a query."""
     (row,) = await fetched(connection, sql, parameters)
     return row
 
@@ -201,23 +209,23 @@ async def fetched_one(connection: aiosqlite.Connection, sql: str, parameters: It
 async def fetched_named(
     connection: aiosqlite.Connection, sql: str, parameters: Iterable[Any] = ()
 ) -> list[dict[str, Any]]:
-    """All rows of a query, by column name."""
+    """Return all rows of a query as dictionaries by column name."""
     cursor = await connection.execute(sql, parameters)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
 
 async def pages(connection: aiosqlite.Connection, sql: str, parameters: Any = ()) -> AsyncIterator[list[Row]]:
-    """The rows of a query that may have very many, a page at a time."""
+    """Yield the rows of a query that may have very many, a page at a time."""
     cursor = await connection.execute(sql, parameters)
     while page := [*await cursor.fetchmany(ROWS_PER_PAGE)]:
         yield page  # type: ignore[misc]
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:
-    """Run the statements of a script, each of which ends its line, in the transaction that is open.
+    """Run a script's statements, each of which ends its line, in the open transaction.
 
-    SQLite's `executescript` ends that, and a reader would see another state from then on.
+    SQLite's `executescript` would commit that transaction, and a reader would see another state from then on.
     """
     statement = ""
     for line in script.splitlines(keepends=True):
@@ -228,7 +236,11 @@ def run_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 def fetched_of(connection: sqlite3.Connection, sql: str, first: Sequence[Any], values: Sequence[Any]) -> list[Row]:
-    """Rows of a query for any number of values, which take the place of `{}` in it, after the `first` parameters."""
+    """Return the rows of a query for any number of values.
+
+    The values replace `{}` in the text, behind the `first` parameters. SQLite limits the variables of a statement, so
+    long lists take several queries.
+    """
     rows: list[Row] = []
     for start in range(0, len(values), VARIABLES_PER_QUERY):
         page = values[start : start + VARIABLES_PER_QUERY]
@@ -242,7 +254,7 @@ def keys_of(part: int) -> tuple[int, int]:
 
 
 def check_version(version: int, file: Path) -> None:
-    """Raises StoreError where the database has another schema than this profagent's."""
+    """Raise StoreError if the database has another schema version than this profagent."""
     if version != SCHEMA_VERSION:
         raise StoreError(
             f"{file} has schema version {version}, this profagent has {SCHEMA_VERSION}", hint=made_anew(file)
@@ -250,7 +262,7 @@ def check_version(version: int, file: Path) -> None:
 
 
 def refused(file: Path, error: sqlite3.Error) -> StoreError:
-    """The error for a database that SQLite cannot write."""
+    """Return the error for a database that SQLite cannot write."""
     if is_full_database(error, file.parent):
         return disk_full(file)
     return StoreError(
@@ -260,7 +272,7 @@ def refused(file: Path, error: sqlite3.Error) -> StoreError:
 
 
 def made_anew(file: Path) -> str:
-    """What to type so that a workspace's database is made anew, in a workspace beside it."""
+    """Return the shell command that rebuilds a workspace's database in a workspace beside it."""
     root, new = shlex.quote(str(file.parent)), shlex.quote(f"{file.parent}.new")
     return (
         f'for job in {root}/mirror/*/*; do profagent import -dir "$job" --workspace {new} --board "$(basename'
@@ -270,7 +282,7 @@ def made_anew(file: Path) -> str:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Make a new database, or set up the connection to one, while no other process does."""
+    """Hold a lock on the folder, so that one process at a time creates a database or sets up a connection."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -280,6 +292,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: bool) -> None:
+    # Before all else: another process may be writing even now.
     await connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     ((version,),) = await fetched(connection, "PRAGMA user_version")
     ((tables,),) = await fetched(connection, "SELECT count(*) FROM sqlite_schema")
@@ -306,9 +319,9 @@ def _unusable(file: Path, error: Exception) -> StoreError:
 
 
 async def _begun(file: Path, count: int) -> list[Running]:
-    """Connections that have begun a transaction on one and the same state.
+    """Return connections that have begun a transaction on the same state.
 
-    They are opened anew where another process wrote, or put another file there, between the first and the last.
+    They are opened again if another process wrote, or replaced the file, between the first and the last.
     """
     for _ in range(MOST_BEGINNINGS):
         connections: list[Running] = []
@@ -316,6 +329,7 @@ async def _begun(file: Path, count: int) -> list[Running]:
             inode = inode_of(file)
             for _ in range(count):
                 connections.append(await _reader(read_only(file)))  # noqa: PERF401 - to close those that opened
+            # A version that is the same before and after all BEGINs proves that no commit lies between them.
             before = [await data_version(connection) for connection in connections]
             for connection in connections:
                 await connection.execute("BEGIN")
@@ -333,7 +347,7 @@ async def _opened(kind: type[C], file: Path | str, **options: Any) -> C:
     try:
         await connection
     except BaseException:
-        # Its thread ends by itself and tells the loop, which must be there still.
+        # The connection's thread ends by itself, but reports to the loop, which must still exist then.
         connection._thread.join()  # noqa: SLF001 - there is no other way to wait for it
         raise
     return connection
@@ -350,12 +364,12 @@ async def _reader(uri: str) -> Running:
 
 
 def read_only(file: Path) -> str:
-    """A database's name for SQLite, by which nobody writes to it."""
+    """Return the URI of a database by which SQLite only reads it."""
     return f"{file.absolute().as_uri()}?mode=ro"
 
 
 def inode_of(file: Path) -> int | None:
-    """Which file it is; None where there is none."""
+    """Return the inode of a file; None where there is none."""
     try:
         return file.stat().st_ino
     except OSError:
@@ -363,19 +377,19 @@ def inode_of(file: Path) -> int | None:
 
 
 async def _close(connections: Iterable[aiosqlite.Connection]) -> None:
-    """A query that still runs is interrupted: nobody waits for it."""
+    """Close connections. A query that still runs is interrupted, because nobody waits for it."""
     for connection in connections:
         await connection.interrupt()
         await connection.close()
 
 
 async def data_version(connection: aiosqlite.Connection) -> int:
-    """It changes for a connection when another one writes."""
+    """Return a number that changes whenever another connection has written."""
     (version,) = await fetched_one(connection, "PRAGMA data_version")
     return int(version)
 
 
-# Where SQLite has its temporary files, unless the environment names a folder.
+# Folders in which SQLite puts temporary files, unless the environment names one.
 _TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp")  # noqa: S108 - nothing is made there here
 
 
@@ -409,7 +423,10 @@ _SIMULATED_BEFORE = (
 
 
 def join_job(connection: sqlite3.Connection, session: int, board: int, name: str, directory: str) -> int:
-    """Have a JOB, and have it be one of the session's, which is simulated where the JOB is; gives its number."""
+    """Return the number of a JOB, creating it if necessary and making it one of the session's.
+
+    A session becomes simulated where the JOB is.
+    """
     query = "SELECT job, EXISTS (SELECT 1 FROM session_job s WHERE s.session = ? AND s.job = job.job) FROM job"
     query, about = f"{query} WHERE board = ? AND name = ?", (session, board, name)
     found = connection.execute(query, about).fetchone()

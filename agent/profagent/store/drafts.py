@@ -1,7 +1,7 @@
-"""A draft: a database of its own for one session, which one transaction takes over into another database, the store.
+"""Drafts: a database for one new session, which one transaction then copies into another database, the store.
 
-Whoever makes it needs no lock and may fail: nothing of a draft that is not whole comes into the store.
-Where the store is known from the start, it is in the draft's transaction, and rows that are very many go there at once.
+The writer of a draft needs no lock and may fail: nothing of an unfinished draft reaches the store. If the store is
+known from the start, it is part of the draft's transaction, and very numerous rows go there directly.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from profagent.store.subset import copy_sessions, last_numbers
 if TYPE_CHECKING:
     from pathlib import Path
 
-# What both databases are called in the statements of a draft's connection.
+# Names of the two databases in the statements of a draft's connection.
 DRAFT, STORE = "main", "store"
 
 
 def new_draft(file: Path, store: Path | None) -> sqlite3.Connection:
-    """An empty draft, in a transaction, with the store if that is known; who closes it without COMMIT has made none."""
+    """Return a connection to an empty draft, in a transaction, with the store attached if it is known.
+
+    Closing the connection without COMMIT discards the draft.
+    """
     os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     for pragma in (
@@ -43,7 +46,7 @@ def new_draft(file: Path, store: Path | None) -> sqlite3.Connection:
 
 
 def take_over_file(draft: Path, store: Path) -> int:
-    """Bring a draft that was made without it into the store; returns the session's number there."""
+    """Copy a draft that was written without the store into it; return the session's number there."""
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         _begin(connection, store)
         session = take_over(connection)
@@ -54,7 +57,7 @@ def take_over_file(draft: Path, store: Path) -> int:
 def _begin(connection: sqlite3.Connection, store: Path | None) -> None:
     if store is not None:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        # A path need not be text.
+        # As bytes: a path need not be valid text.
         connection.execute(f"ATTACH ? AS {STORE}", (os.fsencode(store),))
         for pragma in ("synchronous = FULL", f"cache_size = -{CACHE_KIB}"):
             connection.execute(f"PRAGMA {STORE}.{pragma}")
@@ -62,7 +65,7 @@ def _begin(connection: sqlite3.Connection, store: Path | None) -> None:
 
 
 def take_over(connection: sqlite3.Connection) -> int:
-    """Bring the draft's session into the store, in the transaction that is open; returns its number there."""
+    """Copy the draft's session into the store, in the open transaction; return its number there."""
     _name_apart(connection)
     session = last_numbers(connection, STORE)["session"] + 1
     copy_sessions(connection, DRAFT, STORE, [1])
@@ -70,7 +73,7 @@ def take_over(connection: sqlite3.Connection) -> int:
 
 
 def _name_apart(connection: sqlite3.Connection) -> None:
-    """A collection's name is its board's only one: another directory of that name is numbered."""
+    """Number the collection's name if the board has another one of that name in the store."""
     ((job, name),) = connection.execute(f"SELECT job, name FROM {DRAFT}.job").fetchall()  # noqa: S608 - names of databases
     names = connection.execute(
         f"SELECT j.name FROM {STORE}.job j JOIN {STORE}.board USING (board)"  # noqa: S608 - as above

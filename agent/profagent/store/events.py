@@ -1,6 +1,6 @@
-"""Events of inferences, as lines, the screen and Prometheus tell them: composed from columns, wherever these are from.
+"""Events of inferences for lines, the screen and Prometheus, composed from columns of any origin.
 
-An inference is told once its figures are known; its call, which comes later, is told behind it.
+An inference has its event once its figures are known. Its call comes later, and then has an event of its own.
 """
 
 from __future__ import annotations
@@ -43,41 +43,49 @@ Event = dict[str, Any]
 
 
 class Composer:
-    """Composes the events of a capture or a session. `with_records`: one for each record, else one for each inference.
+    """Composer of the events of a capture or a session, by default one for each inference.
 
-    `with_layers`: an inference has all of its `layers` and `times`, an event `latency` has the times of one whose call
-    came later, or comes no more, and calls come in columns.
+    `with_records` adds one for each record. `with_layers` adds `layers` and `times` to each inference, an event
+    `latency` with the times of an inference whose call comes later or never, and calls in columns.
     """
 
     def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
+        # True once the board is known to be simulated; every event says so.
         self.simulated = False
-        # Counters that the map in use calls likely, not certain.
+        # Counters of the map in use whose meaning is likely, but not certain.
         self.likely: Sequence[str] = ()
+        # Sampling of each model, as far as it is known.
         self.samples = LiveSamples()
+        # Totals of the summary: inferences, records by unit, and counts of the ledger by grade.
         self.inferences = 0
         self.records = dict.fromkeys(("aicore", "aicpu", "acl_api"), 0)
         self.ledger = {"loss": 0, "note": 0}
-        # Records of short layers that the runtime left out: one line of the summary tells of them.
+        # Records of short layers that the runtime's filter left out: the summary has their number, and no event names
+        # them.
         self.left_out = 0
         self._with_records, self._with_layers = with_records, with_layers
-        self._number = 0  # of the inference that was told last
+        # Number of the last inference with an event; calls find their inference by it.
+        self._number = 0
+        # Newest calls of each model, and inferences that wait for theirs.
         self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(CALLED_MODELS)
+        # Last state of each JOB for which there was an event.
         self._states: LRUCache[str, str] = LRUCache(TOLD_JOBS)
 
     @property
     def slowest(self) -> int:
-        """How many of the slowest layers an event names: none where all layers are there."""
+        """Number of slowest layers that an event names: none where it has all layers."""
         return 0 if self._with_layers else SLOWEST_LAYERS
 
     def expect_calls(self, job: str, model: Model) -> None:
-        """Know that there is a log of a model's calls: inferences wait for theirs."""
+        """Note that a log of a model's calls exists, so that its inferences wait for their calls."""
         self._calls.setdefault((job, model), ModelCalls())
 
     def ran(
         self, columns: InferenceColumns, figures: Sequence[Figures | None], places: Sequence[int]
     ) -> Iterator[Event]:
-        """Tell of the inferences at these places, whose figures `figures_of` gave."""
+        """Yield the events of the inferences at these places; `figures` are those of `figures_of`."""
         counts = {unit.records.unit: unit.counts(len(columns.rows)) for unit in columns.units}
+        # All samples first: each event has the sampling of its model with the whole batch.
         for place in places:
             row = columns.rows[place]
             self.samples.see(row.job, _model(row), row.current_pic_count, row.input_pic_num)
@@ -94,7 +102,7 @@ class Composer:
             yield self._inference(columns, place, figures[place], times, counts)
 
     def changed(self, batch: JobChanges) -> Iterator[Event]:
-        """Tell of calls, of the ledger and of a JOB's state."""
+        """Yield the events of calls, of the ledger and of a JOB's state in a batch."""
         for change in batch.changes:
             yield from self._change(batch.job, change)
         yield from self._ended(batch)
@@ -106,7 +114,7 @@ class Composer:
             yield self._event("job", batch.job, state=batch.state)
 
     def summary(self) -> Event:
-        """What was shown in all."""
+        """Return the event with the totals."""
         return {
             "event": "summary",
             "inferences": self.inferences,
@@ -118,7 +126,7 @@ class Composer:
         }
 
     def _times(self, columns: InferenceColumns, places: Sequence[int]) -> list[InferenceTimes]:
-        """Return when inferences ran, with their calls as far as these are here."""
+        """Return the times of inferences, with their calls as far as these have come."""
         found: list[InferenceTimes] = []
         waiting: dict[tuple[str, Model], list[int]] = {}
         begin_us, end_us = (column[places].tolist() for column in columns.whole)
@@ -170,15 +178,15 @@ class Composer:
         return event
 
     def _records(self, columns: InferenceColumns, place: int) -> Iterator[Event]:
-        """Tell of an inference's records one by one."""
+        """Yield an event for each record of an inference that has had none yet."""
         row = columns.rows[place]
         runs = columns.tables[row.model].runs if row.model in columns.tables else ()
-        for unit, told in zip(columns.units, self._told_records(row), strict=True):
+        for unit, told in zip(columns.units, self._emitted_records(row), strict=True):
             records = unit.of(place)
             yield from self._unit_records(row, records.cut(told, len(records.duration)), runs)
 
-    def _told_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
-        """Return how many records of each unit were told before."""
+    def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
+        """Return the number of records of each unit that had their events before."""
         return 0, 0
 
     def _unit_records(self, row: InferenceFacts, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
@@ -249,7 +257,7 @@ class Composer:
             )
 
     def _settled(self, job: str, *, is_over: bool) -> Iterator[Event]:
-        """Tell of inferences whose calls have come since, or come no more."""
+        """Yield the latency of inferences whose calls have come since, or will never come."""
         for (of, (model, model_id)), calls in self._calls.items() if self._with_layers else ():
             for times in calls.settle(is_over=is_over) if of == job else ():
                 latency_us, origin = times.latency
@@ -264,7 +272,7 @@ class Composer:
                 )
 
     def _entry(self, job: str, path: str | None, entry: Entry) -> Iterator[Event]:
-        """Tell of an entry of the ledger by itself; records that the runtime left out are only counted."""
+        """Yield the event of an entry of the ledger; records that the runtime left out are only counted."""
         self._count(entry, entry.count)
         if entry.reason != SEQUENCE_GAP:
             yield self._entry_event(job, path, entry)
@@ -283,7 +291,7 @@ class Composer:
         )
 
     def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:  # noqa: ARG002 - as above
-        """Return what of the ledger is told with an inference; it is counted."""
+        """Count an inference's entries of the ledger, and return those that its event has."""
         for entry in entries:
             self._count(entry, entry.count)
         return entries
@@ -294,7 +302,7 @@ class Composer:
             self.left_out += count
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
-        """The counters that are not certain, where there are any and they are shown."""
+        """Return the field with the uncertain counters, empty if none is shown."""
         return {"likely": list(self.likely)} if self.likely and has_counters else {}
 
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
@@ -312,7 +320,7 @@ _UNKNOWN_TIMES: Mapping[str, Any] = {
 
 
 def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return entries of the ledger by reason; records that the runtime left out are only counted."""
+    """Return counts of entries by reason; records that the runtime left out are only counted."""
     counts: dict[tuple[str, str], int] = {}
     for entry in entries:
         if entry.reason != SEQUENCE_GAP:
@@ -322,7 +330,7 @@ def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 
 def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | None) -> dict[str, Any]:
-    """Return the times of an inference whose figures are final: its latency, its layers, and the slowest of these."""
+    """Return the fields of an inference with final figures: its latency, its layers, and the slowest of these."""
     latency_us, origin = times.latency
     parts = Parts(figures.layers_us, latency_us)
     runs = () if table is None else table.runs
@@ -351,7 +359,7 @@ def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | No
 
 
 def _model_fields(row: InferenceFacts) -> dict[str, Any]:
-    """Return what the names of an inference's files say."""
+    """Return the fields that come from the names of an inference's files."""
     return {
         "model": row.model_name,
         "model_id": row.model_id,
@@ -364,12 +372,12 @@ def _model_fields(row: InferenceFacts) -> dict[str, Any]:
 
 
 def is_over(batch: JobChanges) -> bool:
-    """Return True if nothing more comes of a JOB."""
+    """Return True if nothing more comes of a batch's JOB."""
     return batch.state == REMOVED or (batch.caught_up and batch.state in ENDED_STATES)
 
 
 def model_of(name: LogName) -> Model:
-    """Return a log's model as rows and events call it."""
+    """Return the model of a log in the spelling of rows and events."""
     return display_text(name.model or ""), name.model_id or 0
 
 

@@ -1,7 +1,6 @@
-"""Times of inferences and of their slowest layers, worked out from columns for many inferences at once.
+"""Times of inferences and of their slowest layers, computed from columns for many inferences at once.
 
-Times of layers are sums over an inference's records in the order of its log, so that the same records give the same
-figures to the last bit.
+A layer's time is summed in the order of the log, so that the same records give the same figures to the last bit.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ SLOWEST_LAYERS = 3
 
 
 class SlowLayer(NamedTuple):
-    """A layer's place as in LayerTimes, how long it took, and `bound_by`, nothing without a counter map."""
+    """A slow layer: its place as in LayerTimes, its time in µs, and `bound_by`, empty without a counter map."""
 
     place: int
     us: float
@@ -38,7 +37,10 @@ class SlowLayer(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Times of an inference in µs: of its recorded layers, of those on the CPU, of the slowest; how many there are."""
+    """Times of an inference in µs: of its recorded layers, of those on the CPU, and of the slowest.
+
+    `recorded` is the number of recorded layers.
+    """
 
     layers_us: float
     aicpu_us: float
@@ -66,21 +68,27 @@ def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list
 
 
 def us_per_tick(frequency_mhz: int | None) -> float | None:
-    """How long a tick is; None while the clock is not known."""
+    """Return the length of a tick in µs; None while the clock is unknown."""
     return None if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
 
 
 class _ModelTimes:
-    """Works out the figures of inferences of one model, many at once."""
+    """Computation of the figures of inferences of one model, many at once.
+
+    Times lie in one array: for each inference a row of `width` cells, first the layers on the NPU, then those on the
+    CPU, with one cell behind each for records without a known layer.
+    """
 
     def __init__(self, columns: InferenceColumns, layers: LayerTimes, slowest: int) -> None:
-        """`layers` has the records of all inferences: which record is in which layer is asked as of one."""
+        """Set the model's columns; `layers` has the records of all inferences, as if they were one."""
         self._columns, self._layers, self._slowest = columns, layers, slowest
+        # Number of layers of the model, None where its table is missing.
         self._known = self._layers.of_layers
+        # Cells of an inference: layers of both units, and a cell of unknown layers for each.
         self.width = 2 * ((self._known or 0) + 1)
 
     def figures(self, places: Sequence[int]) -> Iterator[Figures]:
-        """Return the figures of inferences."""
+        """Return the figures of the inferences at these places."""
         columns = self._columns
         row_of = np.full(len(columns.rows), -1)
         row_of[places] = np.arange(len(places))
@@ -110,7 +118,7 @@ class _ModelTimes:
         return map(Figures, *totals, self._slow(np.where(has_record, times, -np.inf), cells[0]))
 
     def _slow(self, times: Floats, aicore_cell: NDArray[np.int64]) -> list[tuple[SlowLayer, ...]]:
-        """Return the slowest layers of each inference, the earlier of two alike first."""
+        """Return the slowest layers of each inference; the earlier of two equal ones comes first."""
         by_place = times.reshape(-1, self.width)
         if not self._slowest:
             return [()] * len(by_place)
@@ -120,6 +128,7 @@ class _ModelTimes:
         for number in range(self._slowest):
             place = by_place.argmax(axis=1)
             slow_at[:, number], slow_us[:, number] = place, by_place[rows, place]
+            # Taken: the next round finds the next slowest.
             by_place[rows, place] = -np.inf
         is_there = slow_us > -np.inf  # an inference may have fewer
         cells = np.where(is_there, rows[:, np.newaxis] * self.width + slow_at, times.size)
@@ -133,7 +142,10 @@ class _ModelTimes:
     def _bounds(
         self, cells: NDArray[np.int64], size: int, aicore_cell: NDArray[np.int64]
     ) -> Iterable[dict[str, str | None]]:
-        """Return what bounds the layers of these cells, by the means of their ratios; `size` is no cell."""
+        """Return what bounds the layers in these cells, by the means of their counters' ratios.
+
+        The cell `size` stands for no layer.
+        """
         records = self._columns.aicore.records
         if not records.counters:
             return repeat({})

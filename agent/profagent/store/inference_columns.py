@@ -1,8 +1,8 @@
-"""Inferences with all of their records as columns: what events are composed from.
+"""Inferences with all of their records as columns, from which events are composed.
 
-Whoever has the rows of a session reads them here; whoever has a batch at hand can make the same of it without a query.
-Records have no index on their inference. Those of an inference are looked for where its logs are, as most logs have one
-inference; of a log that has several, the records from the first to the last of each segment.
+They are read from the rows of a session, or made from a batch's own columns without a query. Records have no index on
+their inference: they are found by its logs, as most logs have one inference; in a log that has several, by the range
+from the first to the last record of each segment.
 """
 
 from __future__ import annotations
@@ -61,11 +61,10 @@ _ENTRIES = (
 
 
 class InferenceFacts(NamedTuple):
-    """What is known of an inference beside its records; None is not known.
+    """Columns of an inference beside its records; None is unknown.
 
-    `inference` numbers it, `model` its model, among all of the database. `complete`: the `.done` of its aicore log
-    vouches for it, which tells `start_us` and `end_us`. `family` is the JOB's. `figures` and `why` are the
-    state of its time.
+    `inference` and `model` are numbers of the database. `complete` is True if the `.done` of its aicore log is here,
+    which has `start_us` and `end_us`. `family` is the JOB's. `figures` and `why` are the state of its time.
     """
 
     inference: int
@@ -89,7 +88,7 @@ class InferenceFacts(NamedTuple):
 
 
 class UnitColumns(NamedTuple):
-    """Records of one unit. `inference` is each one's place in the list of inferences, rising.
+    """Records of one unit. `inference` is the place of each record's inference, rising.
 
     Records of an inference are in the order of its log.
     """
@@ -98,20 +97,21 @@ class UnitColumns(NamedTuple):
     inference: NDArray[np.int64]
 
     def counts(self, inferences: int) -> NDArray[np.int64]:
-        """How many records each of so many inferences has."""
+        """Return the number of records of each of `inferences` inferences."""
         return np.bincount(self.inference, minlength=inferences)
 
     def of(self, place: int) -> RecordColumns:
-        """The records of one inference."""
+        """Return the records of the inference at a place."""
         begin, end = np.searchsorted(self.inference, (place, place + 1)).tolist()
         return self.records.cut(begin, end)
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceColumns:
-    """Inferences, and in columns what their records are; `whole` is each one's first begin to last end.
+    """Inferences and their records as columns; `whole` is the time of each from its first begin to its last end.
 
-    `entries`: by an inference's place in `rows`, what the ledger says of its logs. `tables`: by model, its layers.
+    `entries` has by place in `rows` the ledger's entries about the inference's logs; `tables` by model the table of
+    layers.
     """
 
     rows: Sequence[InferenceFacts]
@@ -123,32 +123,37 @@ class InferenceColumns:
 
     @property
     def units(self) -> tuple[UnitColumns, UnitColumns]:
-        """The records of both units."""
+        """Records of both units."""
         return self.aicore, self.aicpu
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """Number of records of both units."""
         return len(self.aicore.inference) + len(self.aicpu.inference)
 
 
 class ColumnReader:
-    """Reads inferences by a connection. What it reads twice is of one state of the database, unless a batch is told."""
+    """Reader of inferences by one connection, with caches that hold for one state of the database.
+
+    A batch that is passed to `of` renews them.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        # A model's table is one object: who watches knows by it that layers are the same.
+        # Tables of layers by model. A table stays one object while it is equal: a screen sees by that that the layers
+        # are the same.
         self._tables: LRUCache[int, LayerTable | None] = LRUCache(REMEMBERED_TABLES)
-        self._renewed: set[int] = set()  # models whose tables were read since any came
-        # Of logs with several inferences.
+        # Models whose tables were read since the last batch that brought tables.
+        self._renewed: set[int] = set()
+        # Segments' ranges in logs with several inferences; a new batch invalidates them.
         self._places: LRUCache[int, Places] = LRUCache(REMEMBERED_PLACED_LOGS)
-        # Those that records have, once there were any.
+        # Counters that records really have; None until some record was read.
         self._counters: tuple[str, ...] | None = None
 
     def of(self, applied: Applied) -> tuple[list[InferenceColumns], list[int]]:
-        """Return the inferences that a batch told something new of, whose rows are written.
+        """Return the inferences that a committed batch changed, and the numbers of those beyond one look.
 
-        The numbers of those that are too many for one look come behind them: read these a page at a time.
+        Read the latter a page at a time.
         """
         self._places.clear()
         if any(isinstance(change, LayersKnown) for change in applied.batch.changes):
@@ -163,19 +168,19 @@ class ColumnReader:
         return found, judged[INFERENCES_PER_LOOK:]
 
     def _decoded_again(self, applied: Applied) -> list[int]:
-        """Return inferences whose records are known better: their figures may be as they were."""
+        """Return inferences whose records were decoded anew, though their figures may be as they were."""
         paths = [path_to_sql(each.path) for each in applied.batch.changes if isinstance(each, Redecoded)]
         return [number for (number,) in fetched_of(self._connection, _OF_LOGS, (applied.job,), paths)]
 
     def pending(self) -> InferenceColumns:
-        """Return inferences whose figures are not known yet, those that came first."""
+        """Return the oldest inferences whose figures are pending."""
         self._places.clear()
         return self.read([number for (number,) in self._connection.execute(_PENDING, (WAITING_PER_LOOK,))])
 
     def read(self, inferences: Iterable[int]) -> InferenceColumns:
-        """Return the inferences with these numbers, in this order, with all of their records, whoever fetched them.
+        """Return the inferences with these numbers, in this order, with all records of all sessions.
 
-        Those that have no row are left out.
+        Numbers without a row are left out.
         """
         found = {row[0]: row for row in fetched_of(self._connection, _INFERENCES, (), [*inferences])}
         inferences = [number for number in inferences if number in found]
@@ -191,7 +196,7 @@ class ColumnReader:
         return InferenceColumns(rows, aicore, aicpu, _whole(rows, segments), entries, tables)
 
     def _records(self, kind: LogKind, segments: Segments, *, has_map: bool) -> UnitColumns:
-        """Read the records of segments of one unit, with the counters that any has."""
+        """Read the records of segments of one unit, with the counters that any of them has."""
         counters: tuple[str, ...] = ()
         if kind is LogKind.AICORE and has_map:
             counters = COUNTER_NAMES if self._counters is None else self._counters
@@ -227,13 +232,13 @@ class ColumnReader:
         return self._tables[model]
 
     def _entries(self, segments: Segments, inferences: Sequence[tuple[int, int]]) -> dict[int, list[Entry]]:
-        """Return what the ledger says of logs and of their `.done`, to the last inference of each.
+        """Return the ledger's entries about logs and their `.done` by place of the last inference of each log.
 
-        `inferences` are their numbers, and the session of each.
+        `inferences` are pairs of number and session; an entry of another session is left out.
         """
         place_of = {number: place for place, (number, _) in enumerate(inferences)}
         sessions = dict(inferences)
-        # A file of another tool is of no inference: what is odd about it is told by itself.
+        # A file of another tool belongs to no inference: its entries are shown alone.
         of_log: dict[int, int] = dict(fetched_of(self._connection, _LAST_OF_LOGS, (), np.unique(segments.log).tolist()))
         by_job: dict[int, dict[str, int]] = {}
         for log, job, stored in fetched_of(self._connection, _PATHS, (), list(of_log)):
@@ -254,7 +259,7 @@ class ColumnReader:
 
 
 def _of_plain(job: str, plain: PlainRows, tables: Mapping[int, LayerTable | None]) -> InferenceColumns:
-    """Return inferences that came whole, of their files."""
+    """Return inferences that came complete, from the batch's own columns."""
     groups, units = plain.plain.groups, plain.plain.units
     rows = [
         _of_group(job, plain.frequency_mhz, *each)
@@ -324,12 +329,12 @@ def _known(tables: Mapping[int, LayerTable | None]) -> dict[int, LayerTable]:
 def _inference(row: Row) -> InferenceFacts:
     number, job, _, mhz, *fields = row[:-2]
     made = InferenceFacts(number, job, mhz, *fields)
-    # From 2^63 on a count is a text in the database.
+    # A count from 2^63 on is a text in the database.
     return made._replace(current_pic_count=int(made.current_pic_count), complete=bool(made.complete))
 
 
 def _whole(rows: Sequence[InferenceFacts], segments: Segments) -> Spans:
-    """Return the first begin to the last end of each inference: of its `.done`, and of its segments on the CPU."""
+    """Return the first begin to the last end of each inference, by its `.done` and its segments on the CPU."""
     on_npu = Spans(*(np.full(len(rows), each) for each in UNUSED))
     has_segment = np.zeros(len(rows), np.bool_)
     has_segment[segments.of_unit(LogKind.AICORE).inference] = True
@@ -341,6 +346,6 @@ def _whole(rows: Sequence[InferenceFacts], segments: Segments) -> Spans:
 
 
 def _known_spans(*units: Spans) -> Spans:
-    """Return the first begin to the last end over the units, NaN where either is not known."""
+    """Return the first begin to the last end over the units, NaN where either is unknown."""
     whole = whole_spans(units)
     return whole.where(~np.isnan(whole.begin_us + whole.end_us))

@@ -1,6 +1,6 @@
-"""Pages of chosen inferences, read in processes beside this one where there is much to read.
+"""Pages of chosen inferences, read in helper processes where there is much to read.
 
-Most of the time goes into making Python's objects of SQLite's rows, for which threads have to wait for each other.
+Most of the time goes into Python objects of SQLite's rows, for which threads would wait for each other.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from profagent.store.columns import PageQuery, RecordTable
     from profagent.store.database import Running
 
-# Of the logs. A process takes half a second to start, in which 100,000 records of 256 bytes are read.
+# Size of the logs from which processes pay off. Starting one takes half a second, in which 100,000 records of 256 bytes
+# are read.
 WORTH_PROCESSES_BYTES = 64 << 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CPU_SEGMENTS = "FROM segment g WHERE g.inference = i.inference AND g.kind = 'aicpu' AND g.start_us > 0"
@@ -57,7 +58,7 @@ SELECT ifnull(sum(offset), 0) FROM log WHERE log IN (SELECT g.log FROM temp.chos
 
 
 class InferenceSpan(NamedTuple):
-    """When a chosen inference ran, from its first begin to its last end on both processors; None where not known."""
+    """Time of a chosen inference, from its first begin to its last end on both processors; None if unknown."""
 
     position: int
     inference: int
@@ -72,7 +73,7 @@ class InferenceSpan(NamedTuple):
 
 
 class InferencePage(NamedTuple):
-    """Chosen inferences of one device and model by their position, with all of their segments and records."""
+    """Chosen inferences of one device and model by position, with all of their segments and records."""
 
     spans: list[InferenceSpan]
     segments: Segments
@@ -83,34 +84,38 @@ class InferencePage(NamedTuple):
 T = TypeVar("T")
 
 
-class _Asked(NamedTuple):
+class _PageRequest(NamedTuple):
     query: PageQuery
     spans: list[InferenceSpan]
     answer: Future[Any] | None
 
 
 class PageReader:
-    """Reads a database by `connection`, which sees one state of it all along.
+    """Reader of a database by `connection`, which sees one state throughout.
 
-    Its processes have connections of their own, which see the same state as long as nobody writes. Once somebody has,
-    pages are read here. One reader at a time has processes.
+    Its processes have connections of their own, which see the same state as long as nobody writes; once somebody has,
+    pages are read in this process. One reader at a time has processes.
     """
 
+    # True while some reader of this process has helpers: more of them would compete for the same processors.
     _is_one_with_processes: ClassVar[bool] = False
 
     def __init__(self, file: Path, connection: Running, watch: Running) -> None:
         self.connection = connection
         self._file, self._watch = file, watch
+        # State of the file when the reader was opened, which `_watch` compares with.
         self._seen: tuple[int | None, int] | None = None
+        # Helper processes, None where they are not worth it or were ended.
         self._pool: ProcessPoolExecutor | None = None
 
     @classmethod
     @asynccontextmanager
     async def of(cls, file: Path) -> AsyncIterator[PageReader]:
-        """A reader whose processes end with it. Raises StoreError."""
+        """Open a reader, and end its processes at the end. Raises StoreError."""
         async with readings(file, 2) as (connection, watch):
             reader = cls(file, connection, watch)
             reader._seen = await reader._state()
+            # A connection inside a transaction would never see that another process wrote.
             await watch.execute("COMMIT")
             try:
                 yield reader
@@ -118,16 +123,17 @@ class PageReader:
                 reader.end_processes()
 
     async def start_processes(self) -> None:
-        """Have processes, where what a Selection has chosen is worth them, and no other reader has some."""
+        """Start helper processes, if the Selection is large enough and no other reader has some."""
         if PageReader._is_one_with_processes or await self._state() != self._seen:
             return
         (size,) = await fetched_one(self.connection, _BYTES)
         processes = min(len(os.sched_getaffinity(0)), MOST_READING_PROCESSES)
         if processes > 1 and size >= WORTH_PROCESSES_BYTES:
             PageReader._is_one_with_processes = True
-            # Forking a process that has threads is not safe.
+            # Spawned, because forking a process that has threads is not safe.
             self._pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (self._file,))
-            # They inherit that no signal ends them, as early as they start: whoever started them is who ends them.
+            # Helpers inherit the blocked signals from their very start: Ctrl-C reaches the whole group, but only their
+            # parent may end them.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
             try:
                 for _ in range(processes):
@@ -138,19 +144,19 @@ class PageReader:
     async def pages(
         self, make: Callable[[InferencePage], T], names: Mapping[LogKind, Sequence[str]]
     ) -> AsyncIterator[T]:
-        """Give what is made of each page of the inferences that a Selection has chosen; `names` are columns."""
+        """Yield the result of `make` for each page of a Selection's inferences; `names` are the columns to read."""
         queries = await self.connection.run(partial(_planned, names))
-        asked: deque[_Asked] = deque()
+        requests: deque[_PageRequest] = deque()
         for query in queries:
             spans = await fetched(self.connection, _SPANS, (query.first, query.end - 1))
             shown = [*map(InferenceSpan._make, spans)]
-            # The first is needed at once: a process takes longer to begin.
+            # The first page is needed at once, and a process takes longer to start than the page takes to read.
             pool = self._pool if query.first else None
-            asked.append(_Asked(query, shown, self._ask(pool, query, shown, make)))
-            if len(asked) >= (PAGES_AHEAD if self._pool else 1):
-                yield await self._made(asked.popleft(), make)
-        while asked:
-            yield await self._made(asked.popleft(), make)
+            requests.append(_PageRequest(query, shown, self._ask(pool, query, shown, make)))
+            if len(requests) >= (PAGES_AHEAD if self._pool else 1):
+                yield await self._made(requests.popleft(), make)
+        while requests:
+            yield await self._made(requests.popleft(), make)
 
     def _ask(
         self,
@@ -162,20 +168,21 @@ class PageReader:
         with self._ended_told():
             return None if pool is None else pool.submit(_made, query, spans, make)
 
-    async def _made(self, asked: _Asked, make: Callable[[InferencePage], T]) -> T:
-        """What is made of a page: by a process, unless somebody has written since."""
-        if asked.answer is not None and self._pool is not None:
+    async def _made(self, request: _PageRequest, make: Callable[[InferencePage], T]) -> T:
+        """Return what is made of a page: by a process, unless somebody has written since."""
+        if request.answer is not None and self._pool is not None:
             with self._ended_told():
-                made: T = await asyncio.wrap_future(asked.answer)
+                made: T = await asyncio.wrap_future(request.answer)
+            # Checked after the answer: only then is it certain that the process saw the same state.
             if await self._state() == self._seen:
                 return made
             self.end_processes()
-        page = await self.connection.run(asked.query.read)
-        return make(InferencePage(asked.spans, *page[2:]))
+        page = await self.connection.run(request.query.read)
+        return make(InferencePage(request.spans, *page[2:]))
 
     @contextmanager
     def _ended_told(self) -> Iterator[None]:
-        """Raises StoreError where a process has ended by itself: pages that come later are refused then."""
+        """Raise StoreError if a process has died."""
         try:
             yield
         except BrokenProcessPool as error:
@@ -183,14 +190,15 @@ class PageReader:
             raise StoreError(f"a process that reads {self._file} has ended: {error}", hint=hint) from error
 
     async def _state(self) -> tuple[int | None, int]:
-        """It changes as somebody writes, or puts another file there."""
+        """Return a value that changes when somebody writes, or replaces the file."""
         return inode_of(self._file), await data_version(self._watch)
 
     def end_processes(self) -> None:
-        """Read here what is asked for from now on."""
+        """End the helper processes; pages are read in this process from now on."""
         if self._pool is not None:
             if self._pool._broken:  # noqa: SLF001 - there is no other way to know
-                # Who reads on, or waits for a lock that the dead one held, is sent a SIGTERM only, which is blocked.
+                # The pool only sends SIGTERM, which the survivors block; one that waits for a lock of the dead process
+                # would never end.
                 for process in [*self._pool._processes.values()]:  # noqa: SLF001 - as above
                     process.kill()
             self._pool.shutdown(cancel_futures=True)
@@ -198,20 +206,21 @@ class PageReader:
             PageReader._is_one_with_processes = False
 
 
+# Of a helper process: the file that it reads, and its connection once it has one.
 _files: list[Path] = []
 _connections: list[sqlite3.Connection] = []
 
 
 def _begin(file: Path) -> None:
-    """Begin a process."""
+    """Set up a helper process."""
     end_with_parent()
-    # Rows are many objects and no cycles: looking for these takes a third of the time.
+    # Rows are many objects without cycles: the search for cycles would take a third of the time.
     gc.disable()
     _files.append(file)
 
 
 def end_with_parent() -> None:
-    """Let this process end as soon as the one that started it has, however that was."""
+    """Have this process end as soon as its parent has ended, in whatever way."""
     threading.Thread(target=_await_parent, daemon=True).start()
 
 
@@ -232,7 +241,7 @@ def _made(query: PageQuery, spans: list[InferenceSpan], make: Callable[[Inferenc
 
 
 def _planned(names: Mapping[LogKind, Sequence[str]], connection: sqlite3.Connection) -> Iterator[PageQuery]:
-    """Pages of the inferences that a Selection has chosen, by device and model."""
+    """Return the queries for pages of a Selection's inferences, by device and model."""
     groups = connection.execute("SELECT device_id, model FROM temp.chosen ORDER BY position").fetchall()
     connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS temp.chosen_position ON chosen (position)")
     return pages(connection, Segments.chosen(connection), names, groups, RECORDS_PER_PAGE)

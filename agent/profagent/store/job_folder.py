@@ -1,6 +1,6 @@
-"""Our own folders in a JOB directory: its database, made by one command at a time, its exports and its log.
+"""Folders of profagent in a JOB directory: the database, written by one command at a time, exports and a log.
 
-A JOB may be somebody else's work: no symbolic link in it is followed.
+A JOB may belong to somebody else: no symbolic link in it is followed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_WRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def job_database(directory: Path) -> Path:
-    """The database of a JOB directory's own; StoreError where a link stands in its place."""
+    """Return the path of a JOB directory's own database. Raises StoreError if a link stands in its place."""
     database = directory / DATABASE_FOLDER / FILE_NAME
     for path in (database.parent, database):
         _refuse_link(path)
@@ -49,7 +49,7 @@ def job_database(directory: Path) -> Path:
 
 
 def own_folder(directory: Path, name: str) -> Path:
-    """A folder of ours in a JOB directory, made where it is missing. StoreError, also where a link stands there."""
+    """Return a folder of profagent in a JOB directory, created if missing. Raises StoreError, also for a link."""
     assert name in OUTPUT_FOLDERS, "else the next import takes it for something that is not the JOB's"
     folder = directory / name
     _refuse_link(folder)
@@ -62,9 +62,9 @@ def own_folder(directory: Path, name: str) -> Path:
 
 @asynccontextmanager
 async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """Be the only one that makes the JOB's database; another is waited for, and that is told. StoreError.
+    """Hold the lock on a JOB's database; `tell` is called with a line if another process has it.
 
-    Raises UsageError where it is no JOB: nothing is made in it.
+    Raises StoreError, and UsageError where the directory is no JOB: nothing is created in it.
     """
     if is_job((await asyncio.to_thread(directory.resolve)).name):
         await asyncio.to_thread(require_job, directory)
@@ -82,10 +82,10 @@ async def alone_in_job(directory: Path, tell: Callable[[str], None]) -> AsyncIte
 
 @asynccontextmanager
 async def new_database(directory: Path, made_ns: int | None = None) -> AsyncIterator[Path]:
-    """A file that takes the place of the JOB's database when the context ends without an error.
+    """Yield a new file that replaces the JOB's database when the context ends without an error.
 
-    The caller is alone in the JOB. The database is as old as `made_ns`, or else as the beginning: files that change
-    meanwhile are newer.
+    The caller holds the lock of `alone_in_job`. The database gets the modification time `made_ns`, else the time of the
+    beginning, so that files that change meanwhile are newer than it.
     """
     database = job_database(directory)
     draft = database.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}{DRAFT_SUFFIX}")
@@ -96,6 +96,7 @@ async def new_database(directory: Path, made_ns: int | None = None) -> AsyncIter
         begun_ns = draft.stat().st_mtime_ns if made_ns is None else made_ns
         try:
             yield draft
+            # Durable before the rename: after a crash the name leads to the old database or to a complete new one.
             await asyncio.to_thread(sync, draft)
             os.utime(draft, ns=(begun_ns, begun_ns))
             draft.replace(database)
@@ -115,9 +116,9 @@ def sync(file: Path) -> None:
 
 
 async def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path | None:
-    """The JOB's database; None when it is missing, of another version, or older than a file of the JOB.
+    """Return the path of the JOB's database; None if it is missing, of another version, or older than a file.
 
-    A map that is named, or one that was found since it was made without, or has changed, is a reason as well.
+    None as well if a counter map is named, or if the map has been found or changed since the database was made.
     """
     database = job_database(directory)
     is_fresh = maps.named is None and _is_fresh(directory, database) and not await _gained_map(database, maps)
@@ -125,7 +126,7 @@ async def fresh_database(directory: Path, maps: CounterMaps = BUILT_IN) -> Path 
 
 
 def write_log(directory: Path, lines: Iterable[str]) -> None:
-    """Add lines to the JOB's log; StoreError when that cannot be written."""
+    """Append lines to the JOB's log. Raises StoreError."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     file = own_folder(directory, "log") / LOG_FILE
     try:
@@ -137,6 +138,7 @@ def write_log(directory: Path, lines: Iterable[str]) -> None:
 
 async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> None:
     is_chosen = False
+    # Polled, not waited for: a blocking flock in a thread could not be cancelled.
     while True:
         with suppress(BlockingIOError):
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +149,7 @@ async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> No
 
 
 def _opened(file: Path, flags: int) -> int:
-    """A descriptor of a file, made where it is missing; no link is followed, and a fifo does not block."""
+    """Return a descriptor of a file, created if missing; no link is followed, and a fifo does not block."""
     _refuse_link(file)
     return os.open(file, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, PRIVATE_FILE)
 
@@ -185,7 +187,7 @@ async def _gained_map(database: Path, maps: CounterMaps) -> bool:
         async with reading(database) as connection:
             session = await find_session(connection)
     except StoreError:
-        # It is damaged, or of another version.
+        # The database is damaged, or has another version.
         return True
     found = MapUsed.of(maps.unheard().of(simulated=session.simulated, sdk=session.sdk_version))
     return session.counter_map in (None, found.name) and session.counter_map_digest != found.digest

@@ -1,7 +1,7 @@
-"""Events of a capture while it comes: of each inference when its figures are known, and when that takes long.
+"""Events of a capture in progress: of each inference when its figures are known, or when that takes long.
 
-What is known of an inference is what its rows say once they are committed. An entry of the ledger comes with its
-inference, or alone where that was told.
+An inference's figures are those of its rows once these are committed. An entry of the ledger comes with its inference,
+or alone if it came after it.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ AWAITED_TABLE = "the table of layers has not come yet"
 AWAITED_MARKER = "whether the board is simulated is not known yet"
 _UNITS = (LogKind.AICORE, LogKind.AICPU)
 _GOES_ON = (FigureState.FINAL, FigureState.PENDING)
-# The files of an inference; an inference in them by its load as well.
+# The JOB and the name fields that an inference's files share. With the number of its load it identifies the inference.
 _Files = tuple[str, InferenceKey]
 
 
-class _Told(NamedTuple):
-    """The state in which an inference was told last, and its records of both units that are counted."""
+class _Emitted(NamedTuple):
+    """State of an inference in its last event, and the records of both units that were counted."""
 
     state: str
     records: tuple[int, int] = (0, 0)
 
 
 class _Held(NamedTuple):
-    """An inference whose figures are known, while something else is awaited that its line needs."""
+    """Inference with known figures whose event waits for something else, as the names of layers."""
 
     columns: InferenceColumns
     place: int
@@ -70,30 +70,32 @@ class _Held(NamedTuple):
 
 
 class LiveComposer(Composer):
-    """Composes the events of a capture, batch after batch. Options as of Composer."""
+    """Composer of the events of a capture, batch after batch. Options as of Composer."""
 
     def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
         super().__init__(with_records=with_records, with_layers=with_layers)
-        self._told: LRUCache[tuple[_Files, int], _Told] = LRUCache(TOLD_INFERENCES)
-        # Files of inferences that were not told, and since when.
+        # Last event of each inference; a forgotten one may have a second event.
+        self._emitted: LRUCache[tuple[_Files, int], _Emitted] = LRUCache(TOLD_INFERENCES)
+        # Inferences without an event, and the time from which each has waited; infinite after the event that it waits.
         self._open: LRUCache[_Files, float] = LRUCache(OPEN_INFERENCES)
+        # Inferences with known figures that wait for a table or a marker, oldest first.
         self._held: dict[tuple[_Files, int], _Held] = {}
-        # What was announced and has not come: tables by their model, and the marker of a simulated JOB.
+        # Announced files that have not come: a table by its model, the marker of a simulated JOB by None.
         self._awaited: LRUCache[tuple[str, Model | None], None] = LRUCache(SHOWN_ENTRIES)
-        # What was told of the ledger by JOB, log and whether it follows from the log's bytes, then by reason.
+        # Entries that were counted: by JOB, log and whether the entry follows from the log's bytes; then by reason.
         self._shown: LRUCache[tuple[str, str | None, bool], dict[str, Entry]] = LRUCache(SHOWN_ENTRIES)
-        # Of inferences, the entries that were told alone.
+        # Entries of inferences that had events of their own, and so are not repeated with the inference.
         self._alone: LRUCache[_Files, list[Entry]] = LRUCache(SHOWN_ENTRIES)
-        # Of inferences that were not told, what came of the ledger: also of a log that has no records.
+        # Entries that wait for the event of their inference, also those of a log without records.
         self._withheld: LRUCache[_Files, list[Entry]] = LRUCache(SHOWN_ENTRIES)
 
     def told(self, applied: Applied, now_s: float) -> Iterator[Event]:
-        """Tell of what a batch brought, whose columns were read; `now_s` is a clock that never goes back."""
+        """Yield the events of a committed batch; `now_s` is a monotonic clock."""
         batch, job = applied.batch, applied.batch.job
         tables: dict[Model, LayerTable] = {}
         for change in batch.changes:
             self.samples.take(job, change)
-            self._know(job, change, now_s)
+            self._note_change(job, change, now_s)
             if isinstance(change, LayersKnown):
                 tables[display_text(change.model), change.model_id] = change.table
             if not isinstance(change, LinkLedger | KeptLoss):
@@ -102,9 +104,9 @@ class LiveComposer(Composer):
             for key in [each for each in self._awaited if each[0] == job]:
                 del self._awaited[key]
         for path, entry, of_bytes in self._entries_in(batch):
-            yield from self._tell_entry(job, path, entry, of_bytes=of_bytes)
+            yield from self._emit_entry(job, path, entry, of_bytes=of_bytes)
         for columns in applied.columns:
-            yield from self._tell(columns, now_s)
+            yield from self._emit_columns(columns, now_s)
         yield from self._release(job, tables)
         for change in batch.changes:
             if isinstance(change, KeptLoss) and self._is_new(("", f"{change.number}", False), change.entry):
@@ -112,7 +114,7 @@ class LiveComposer(Composer):
         yield from self._ended(batch)
 
     def pass_over(self, applied: Applied, now_s: float) -> None:
-        """Take a batch that nobody is to see: it is not counted."""
+        """Take a batch without events: nothing of it is counted, and it is known from now on."""
         counted = self.inferences, self.records, self.ledger, self.left_out
         self.records, self.ledger = dict(self.records), dict(self.ledger)
         for _ in self.told(applied, now_s):
@@ -120,33 +122,36 @@ class LiveComposer(Composer):
         self.inferences, self.records, self.ledger, self.left_out = counted
 
     def waits(self, now_s: float) -> bool:
-        """Return True if something waits for long and was not told as waiting."""
+        """Return True if an inference has waited for PATIENCE_S without an event that says so."""
         return any(now_s - since_s >= PATIENCE_S for since_s in self._open.values())
 
     def waited(self, pending: InferenceColumns, now_s: float) -> Iterator[Event]:
-        """Tell, once, of inferences that have waited for long; `pending` are those whose figures are not known."""
+        """Yield one pending event for each inference that has waited for PATIENCE_S.
+
+        `pending` are those whose figures are not known.
+        """
         held = [each for each in self._held.values() if now_s - each.since_s >= PATIENCE_S]
         for each in held:
             row = each.columns.rows[each.place]
             rows = [*each.columns.rows]
             rows[each.place] = row._replace(figures=FigureState.PENDING, why=self._awaits(row))
-            yield from self._tell_waiting(replace(each.columns, rows=rows), [each.place])
+            yield from self._emit_waiting(replace(each.columns, rows=rows), [each.place])
         due = [
             place for place, row in enumerate(pending.rows) if now_s - self._open.get(_files(row), now_s) >= PATIENCE_S
         ]
-        yield from self._tell_waiting(pending, due)
-        # What has no row yet has nothing to show.
+        yield from self._emit_waiting(pending, due)
+        # Files without a row have nothing to show, but must not count as waiting again.
         for files in [files for files, since_s in self._open.items() if now_s - since_s >= PATIENCE_S]:
             self._open[files] = float("inf")
 
-    def _tell_waiting(self, columns: InferenceColumns, places: Iterable[int]) -> Iterator[Event]:
-        new = [place for place in places if _key(columns.rows[place]) not in self._told]
+    def _emit_waiting(self, columns: InferenceColumns, places: Iterable[int]) -> Iterator[Event]:
+        new = [place for place in places if _key(columns.rows[place]) not in self._emitted]
         for place in new:
-            self._told[_key(columns.rows[place])] = _Told(FigureState.PENDING)
+            self._emitted[_key(columns.rows[place])] = _Emitted(FigureState.PENDING)
         yield from self.ran(columns, [None] * len(columns.rows), new)
 
-    def _know(self, job: str, change: Change, now_s: float) -> None:
-        """Take what decides when something is told."""
+    def _note_change(self, job: str, change: Change, now_s: float) -> None:
+        """Take from a change what decides when an event is due."""
         match change:
             case SegmentRecords() | Redecoded():
                 records = change.records if isinstance(change, Redecoded) else change
@@ -177,26 +182,27 @@ class LiveComposer(Composer):
         if change.path == SIMULATED_MARKER:
             self._awaited.pop((job, None), None)
         elif change.offset == 0 and change.generation > 1:
-            # Another file stands in its place: what was told is not about it.
+            # Another file has the log's name now: earlier events were not about it.
             name = parse_log_name(change.path)
             if name is not None and name.is_data and name.kind in _UNITS:
                 files, load = _files_of(job, name), 0
-                while self._told.pop((files, load), None) is not None:
+                while self._emitted.pop((files, load), None) is not None:
                     load += 1
 
     def _begin(self, files: _Files, load: int, now_s: float) -> None:
-        told = self._told.get((files, load))
+        told = self._emitted.get((files, load))
         if told is None or told.state == FigureState.PENDING:
             self._open.setdefault(files, now_s)
 
-    def _tell(self, columns: InferenceColumns, now_s: float) -> Iterator[Event]:
-        """Tell of inferences whose figures are known, unless they were told so, or wait for names of layers."""
+    def _emit_columns(self, columns: InferenceColumns, now_s: float) -> Iterator[Event]:
+        """Yield events of inferences whose figures became known, unless their layers' names are still awaited."""
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
         new: dict[int, tuple[_Files, int]] = {}
         for place, row in enumerate(columns.rows):
             key = _key(row)
-            before = self._told.get(key)
-            # A final one is pending while its model, which was loaded again, adds to the same logs.
+            before = self._emitted.get(key)
+            # A final inference becomes pending while its model, loaded again, adds to the same logs; it has no second
+            # event.
             if before is not None and (before.state == row.figures or (before.state, row.figures) == _GOES_ON):
                 continue
             if row.figures == FigureState.PENDING:
@@ -206,12 +212,13 @@ class LiveComposer(Composer):
                 self._open.setdefault(key[0], now_s)
             else:
                 new[place] = key
+        # Beyond the bound the oldest goes out as it is: a table that never comes must not fill the memory.
         while len(self._held) > MOST_HELD_INFERENCES:
             key = next(iter(self._held))
-            yield from self._tell_held(key)
-        yield from self._tell_known(columns, new, counts)
+            yield from self._emit_held(key)
+        yield from self._emit_known(columns, new, counts)
 
-    def _tell_known(
+    def _emit_known(
         self, columns: InferenceColumns, keys: Mapping[int, tuple[_Files, int]], counts: Sequence[NDArray[np.int64]]
     ) -> Iterator[Event]:
         if not keys:
@@ -223,42 +230,42 @@ class LiveComposer(Composer):
         yield from self.ran(columns, figures_of(columns, self.slowest), [*keys])
         for place, key in keys.items():
             of_units = int(counts[0][place]), int(counts[1][place])
-            self._told[key] = _Told(columns.rows[place].figures, of_units)
+            self._emitted[key] = _Emitted(columns.rows[place].figures, of_units)
 
     def _uncount(self, key: tuple[_Files, int]) -> None:
-        """What was told as partial is told once more: it is counted once."""
-        told = self._told.get(key)
+        """Remove an inference from the totals before its second event: it was partial before."""
+        told = self._emitted.get(key)
         if told is not None and told.state != FigureState.PENDING:
             self.inferences -= 1
             for unit, count in zip(_UNITS, told.records, strict=True):
                 self.records[unit] -= count
 
     def _awaits(self, row: InferenceFacts) -> str:
-        """Return what the line of an inference waits for, if anything."""
+        """Return what an inference's event waits for, empty for nothing."""
         if (row.job, None) in self._awaited:
             return AWAITED_MARKER
         return AWAITED_TABLE if (row.job, (row.model_name, row.model_id)) in self._awaited else ""
 
     def _release(self, job: str, tables: dict[Model, LayerTable]) -> Iterator[Event]:
-        """Tell of inferences for which nothing is awaited any more."""
+        """Yield events of inferences for which nothing is awaited any more."""
         for key, held in list(self._held.items()):
             row = held.columns.rows[held.place]
             if row.job == job and key in self._held and not self._awaits(row):
-                yield from self._tell_held(key, tables.get((row.model_name, row.model_id)))
+                yield from self._emit_held(key, tables.get((row.model_name, row.model_id)))
 
-    def _tell_held(self, key: tuple[_Files, int], table: LayerTable | None = None) -> Iterator[Event]:
+    def _emit_held(self, key: tuple[_Files, int], table: LayerTable | None = None) -> Iterator[Event]:
         columns, place, _ = self._held[key]
         if table is not None:
             columns = replace(columns, tables={**columns.tables, columns.rows[place].model: table})
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
-        yield from self._tell_known(columns, {place: key}, counts)
+        yield from self._emit_known(columns, {place: key}, counts)
 
-    def _told_records(self, row: InferenceFacts) -> tuple[int, int]:
-        told = self._told.get(_key(row))
+    def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:
+        told = self._emitted.get(_key(row))
         return (0, 0) if told is None else told.records
 
     def _entries_in(self, batch: JobChanges) -> Iterator[tuple[str | None, Entry, bool]]:
-        """Yield the ledger's entries in a batch: the log, what is said, and whether it follows from the log's bytes."""
+        """Yield the entries of a batch: the log, the entry, and whether it follows from the log's bytes."""
         for change in batch.changes:
             match change:
                 case PlainLogs():
@@ -269,8 +276,8 @@ class LiveComposer(Composer):
                 case LinkLedger():
                     yield change.path, change.entry, False
 
-    def _tell_entry(self, job: str, path: str | None, entry: Entry, *, of_bytes: bool) -> Iterator[Event]:
-        """Tell of an entry that was not told, unless it comes or came with its inference."""
+    def _emit_entry(self, job: str, path: str | None, entry: Entry, *, of_bytes: bool) -> Iterator[Event]:
+        """Yield the event of a new entry, unless it comes with its inference."""
         if not self._is_new((job, path, of_bytes), entry) or entry.reason == SEQUENCE_GAP:
             return
         name = None if path is None else parse_log_name(path)
@@ -283,7 +290,7 @@ class LiveComposer(Composer):
         yield self._entry_event(job, path, entry)
 
     def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:
-        """Return what of the ledger is told with an inference: what was not told alone. It was counted."""
+        """Return the entries for an inference's event: those without an event of their own. They were counted."""
         if not self._alone and not self._withheld:
             return entries
         alone = {_short(entry) for entry in self._alone.get(_files(row), ())}
@@ -295,7 +302,7 @@ class LiveComposer(Composer):
         ]
 
     def _count_plain(self, job: str, change: PlainLogs) -> None:
-        """Count what the ledger says of inferences that came whole: it comes with these."""
+        """Count the entries of inferences that came complete; their events have these."""
         for kind, of_logs in change.entries.items():
             for log, entries in of_logs.items():
                 data, _ = files_of(change.groups[change.places[kind][log]], kind)
@@ -303,14 +310,14 @@ class LiveComposer(Composer):
                     self._is_new((job, data.path, True), entry)
 
     def _take_back(self, job: str, change: ContentLedger) -> None:
-        """Count no longer what the bytes of a log do not show any more, as layers without a name."""
+        """Remove from the totals what a log's bytes no longer show, as layers without a name."""
         known = self._shown.get((job, change.path, True), {})
         reasons = {entry.reason for entry in change.entries}
         for reason in [each for each in known if each not in reasons]:
             self._count(known[reason], -known.pop(reason).count)
 
     def _is_new(self, key: tuple[str, str | None, bool], entry: Entry) -> bool:
-        """Return True if an entry was not told as it is; it counts from now on."""
+        """Return True if an entry has changed since it was last counted, and count it."""
         shown = self._shown[key] = self._shown.get(key, {})
         known = shown.get(entry.reason)
         if known == entry:

@@ -1,4 +1,4 @@
-"""Marks that a person sets while watching: a moment of the board's clock, and a text, in the session that is kept."""
+"""Marks that a person sets while watching: a time of the board's clock and a text, stored with the session."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CREATE VIEW IF NOT EXISTS session_marks AS SELECT session, time_us, text FROM se
 
 
 async def add_mark(database: Path, session: int, time_us: int, text: str) -> None:
-    """Keep a mark with a session. Raises StoreError."""
+    """Store a mark with a session; `time_us` is the board's wall clock. Raises StoreError."""
     async with writing(database) as connection:
         await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
 
 
 async def marks_of(connection: aiosqlite.Connection, session: int) -> list[tuple[int, str]]:
-    """Times and texts of a session's marks, by time."""
+    """Return times and texts of a session's marks, in the order of time."""
     sql = "SELECT time_us, text FROM session_mark WHERE session = ? ORDER BY time_us, rowid"
     return [(time_us, text) for time_us, text in await fetched(connection, sql, (session,))]

@@ -1,4 +1,4 @@
-"""Questions to the database, for readers: rows as named tuples.
+"""Queries of readers: rows as named tuples.
 
 A scope is one JOB as one session captured it. What may be long comes in pages: nothing here holds a whole JOB.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SessionRow(NamedTuple):
-    """A session and its board; times are host microseconds."""
+    """Session and its board; times are host microseconds."""
 
     session: int
     board: str
@@ -42,9 +42,9 @@ class SessionRow(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A JOB. `frequency_mhz` is what ticks are to be read by, None where its info.json is missing.
+    """JOB. `frequency_mhz` converts its ticks, None where its info.json is missing.
 
-    `family` says of which device another tool told it; None is a JOB of an SS928.
+    `family` is the device family of another tool's results; None for a JOB of an SS928.
     """
 
     job: int
@@ -55,7 +55,7 @@ class JobRow(NamedTuple):
 
     @property
     def clock_mhz(self) -> int | None:
-        """The NPU's clock; None where it is not known, as where another tool told durations."""
+        """NPU clock in MHz; None where it is unknown, as where another tool gave durations."""
         return self.frequency_mhz if self.family is None else None
 
 
@@ -67,7 +67,7 @@ class Scope(NamedTuple):
 
 
 class LayerRow(NamedTuple):
-    """The layers of one profiling record, as one."""
+    """Layers of one profiling record, as one."""
 
     layer_id: int
     name: str
@@ -75,7 +75,7 @@ class LayerRow(NamedTuple):
 
 
 class CallLog(NamedTuple):
-    """An acl_api log; `batch_num` is the smallest of its model's inferences, 0 without any."""
+    """acl_api log; `batch_num` is the smallest of its model's inferences, 0 without any."""
 
     log: int
     device_id: int
@@ -85,7 +85,7 @@ class CallLog(NamedTuple):
 
 
 class CallRow(NamedTuple):
-    """An API call; `begin_us` is None for one that began before profiling was started."""
+    """API call; `begin_us` is None for one that began before profiling was started."""
 
     name: str
     type: str
@@ -96,7 +96,7 @@ class CallRow(NamedTuple):
 
 
 async def find_session(connection: aiosqlite.Connection, session: int | None = None) -> SessionRow:
-    """The session of that number, or the newest; UsageError when there is none."""
+    """Return the session with this number, or the newest one. Raises UsageError if there is none."""
     rows = []
     if session is None or session <= LARGEST_INTEGER:
         rows = await fetched(
@@ -115,7 +115,7 @@ async def find_session(connection: aiosqlite.Connection, session: int | None = N
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | None = None) -> list[JobRow]:
-    """The session's JOBs by name, or the one of that name; UsageError when it has not that one.
+    """Return the session's JOBs by name, or the one of this name. Raises UsageError if it has none of this name.
 
     A collection of another source is no JOB.
     """
@@ -132,20 +132,20 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
 
 
 async def has_records(connection: aiosqlite.Connection, job: int, *kinds: str) -> bool:
-    """Whether a JOB has bytes of logs of these kinds, whoever fetched them."""
+    """Return True if a JOB has bytes of logs of these kinds, whichever session fetched them."""
     marks = ", ".join("?" * len(kinds))
     query = f"SELECT 1 FROM log WHERE job = ? AND kind IN ({marks}) AND offset > 0 LIMIT 1"  # noqa: S608 - marks
     return bool(await fetched(connection, query, (job, *kinds)))
 
 
 async def log_sizes(connection: aiosqlite.Connection, job: int) -> dict[str, int]:
-    """The sizes of a JOB's logs by path."""
+    """Return the sizes of a JOB's logs in bytes, by path."""
     rows = await fetched(connection, "SELECT path, offset FROM log WHERE job = ?", (job,))
     return {os.fsdecode(path): offset for path, offset in rows}
 
 
 async def count_inferences(connection: aiosqlite.Connection, job: int, session: int | None = None) -> int:
-    """How many sampled inferences of a JOB have rows, those that a session fetched, or all."""
+    """Return the number of a JOB's sampled inferences that have rows, of one session or of all."""
     (count,) = await fetched_one(
         connection,
         "SELECT count(*) FROM inference i JOIN model m USING (model)"
@@ -156,7 +156,7 @@ async def count_inferences(connection: aiosqlite.Connection, job: int, session: 
 
 
 async def not_final(connection: aiosqlite.Connection, session: int, job: int | None = None) -> list[dict[str, Any]]:
-    """How many of the session's inferences, in one JOB or all, have no figures, by state and reason."""
+    """Return by state and reason how many of the session's inferences have no figures, in one JOB or all."""
     return await fetched_named(
         connection,
         "SELECT i.figures, i.why, count(*) AS inferences FROM inference i JOIN model m USING (model)"
@@ -167,13 +167,13 @@ async def not_final(connection: aiosqlite.Connection, session: int, job: int | N
 
 
 async def layers_of(connection: aiosqlite.Connection, model: int) -> dict[int, LayerRow]:
-    """The layers of a model by their index; empty where its layer table is missing."""
+    """Return the layers of a model by index; empty where its layer table is missing."""
     rows = await fetched(connection, "SELECT layer_index, layer_id, name, type FROM layer WHERE model = ?", (model,))
     return {index: LayerRow(*row) for index, *row in rows}
 
 
 async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[CallLog]:
-    """The acl_api logs of which the session has records."""
+    """Return the acl_api logs of which the session has records."""
     rows = await fetched(
         connection,
         "SELECT l.log, l.path, m.name, m.model_id,"
@@ -187,7 +187,7 @@ async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[Call
 
 
 async def calls(connection: Running, scope: Scope, log: int) -> AsyncIterator[list[CallRow]]:
-    """The session's records of an acl_api log, in the order of the file, a page at a time."""
+    """Yield the session's records of an acl_api log, in the order of the file, a page at a time."""
     names = await connection.run(CallNames.of)
     async for table in _call_tables(connection, session=scope.session.session, log=log):
         for begin in range(0, len(table), ROWS_PER_PAGE):
@@ -197,7 +197,7 @@ async def calls(connection: Running, scope: Scope, log: int) -> AsyncIterator[li
 
 
 async def earliest_call_us(connection: Running, scope: Scope) -> int | None:
-    """The first known begin among the session's API calls of the JOB."""
+    """Return the earliest known begin among the session's API calls of the JOB; None without any."""
     known = [
         int(begins.min())
         async for table in _call_tables(connection, session=scope.session.session, job=scope.job.job)
@@ -215,9 +215,9 @@ async def _call_tables(connection: Running, **chosen: int) -> AsyncIterator[Call
 async def ledger_of(
     connection: aiosqlite.Connection, session: int, job: int | None = None
 ) -> dict[str, dict[str, int]]:
-    """How often what is not as it should be, by grade and reason: in the session, or in a JOB and the session itself.
+    """Return the sums of the ledger's counts by grade and reason: of a session, or of a JOB and the session itself.
 
-    Both grades are there: an empty `loss` says that nothing is missing.
+    Both grades are always there: an empty `loss` says that nothing is missing.
     """
     by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
     for grade, reason, count in await fetched(
@@ -233,7 +233,10 @@ async def ledger_of(
 async def ledger_entries(
     connection: aiosqlite.Connection, session: int | None, job: str | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the view `ledger` of a session (None: the newest), by column name; UsageError without such a one."""
+    """Return the rows of the view `ledger` of a session (None: the newest), by column name.
+
+    Raises UsageError for an unknown session or JOB.
+    """
     number = (await find_session(connection, session)).session
     if job is not None:
         await jobs_of(connection, number, job)
@@ -246,7 +249,7 @@ async def ledger_entries(
 
 
 async def implausible_of(connection: aiosqlite.Connection, session: int, job: int | None = None) -> list[str]:
-    """What cannot be of a session's counters, or of those of one of its JOBs: a line for each check that fails."""
+    """Return a line for each check that failed for the counters of a session, or of one of its JOBs."""
     rows = await fetched(
         connection,
         "SELECT j.name, detail FROM ledger_entry JOIN job j USING (job)"
@@ -257,7 +260,7 @@ async def implausible_of(connection: aiosqlite.Connection, session: int, job: in
 
 
 async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
-    """The kept losses that a session heard first, by column name, in the order in which they happened."""
+    """Return the kept losses that a session heard first, by column name, in the order of time."""
     return await fetched_named(
         connection,
         "SELECT job, reason, detail, lost_logs, lost_bytes, from_us, to_us FROM kept_losses WHERE session = ?"

@@ -1,6 +1,6 @@
-"""Rows of records, of the segments and the inferences that they are in, and when those ran.
+"""Rows of records, of their segments and inferences, and the times at which segments ran.
 
-Rows wait for `write`, so that each table gets one insert a batch.
+Rows wait for `write`, so that each table gets one insert for each batch.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from profagent.store.database import Row
     from profagent.store.rows import LogRow, Numbers
 
-# A model, and what the names of an inference's files say; the stream is -1 where they carry none.
+# A model's number, and the fields of an inference's file names; the stream is -1 where they carry none.
 FileKey = tuple[int, int | str, int, int, int, int]
 
-# Whether all records of an inference are here, the state of its time, and why that is so.
+# The columns `whole`, `figures` and `why` of an inference.
 State = tuple[int, str, str | None]
 
 _SHARED = ("record", "segment", "sequence", "layer_index")
@@ -45,7 +45,7 @@ _AICORE = (*_SHARED, "ticks", "ticks_before")
 _AICPU = (*_SHARED, "begin_us", "end_us")
 _API = ("api", "begin_us", "end_us", "pid", "tid")
 _TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
-# A JSON array of models and picture counts finds them by the index.
+# The models and picture counts come as one JSON array: CROSS JOIN has each pair looked up by the unique index.
 _INFERENCES = (
     "SELECT inference, load, whole, figures, why, model, current_pic_count, batch_num, input_pic_num, device_id,"
     " ifnull(stream_id, -1) FROM json_each(?) k CROSS JOIN inference ON model = json_extract(k.value, '$[0]')"
@@ -65,7 +65,9 @@ _TIME = (
     "UPDATE inference SET start_us = ?, end_us = ?, cache_hit = ?, cache_miss = ?, online_batch_num = ?, complete = ?"
     " WHERE inference = ?"
 )
+# Raises the stored bounds of a JOB's counters, which say whether any of its records can be implausible.
 _BOUND = "UPDATE counter_bound SET excess = max(excess, ?), bytes_per_tick = max(bytes_per_tick, ?) WHERE job = ?"
+# The columns that a `.done` sets, without one.
 _UNTIMED: Row = (None, None, None, None, None, 0)
 _SEGMENTS = (
     "SELECT segment, kind, net, ordinal, ticks, iif(kind = 'aicpu', g.end_us, NULL), i.start_us, inference, whole"
@@ -74,7 +76,7 @@ _SEGMENTS = (
 
 
 def file_key(model: int, name: LogName) -> FileKey:
-    """The key of the inferences in a file."""
+    """Return the key of the inferences in a file."""
     assert name.current_pic_count is not None, "only files of an inference have records of segments"
     count = name.current_pic_count
     stream = -1 if name.stream is None else name.stream
@@ -84,7 +86,7 @@ def file_key(model: int, name: LogName) -> FileKey:
 
 
 def inferences_of(connection: sqlite3.Connection, keys: Iterable[FileKey]) -> dict[FileKey, list[Row]]:
-    """The inferences in files: number, load, whole, figures and why of each."""
+    """Return the inferences in files by key: number, load, whole, figures and why of each."""
     wanted = json.dumps([*{key[:2] for key in keys}])
     found: dict[FileKey, list[Row]] = {}
     for row in connection.execute(_INFERENCES, (wanted,)).fetchall():
@@ -93,7 +95,7 @@ def inferences_of(connection: sqlite3.Connection, keys: Iterable[FileKey]) -> di
 
 
 class NewInference(Struct):
-    """An inference that a batch brings. `times` is what its `.done` says, `state` whether its figures are known."""
+    """Inference that a batch adds. `times` are the columns of its `.done`, `state` those of its figures."""
 
     session: int
     key: FileKey
@@ -103,26 +105,30 @@ class NewInference(Struct):
 
     @property
     def row(self) -> Row:
-        """Its columns but its number."""
+        """Columns of the row behind its number."""
         return (self.session, *self.key, self.load, *self.times, *self.state)
 
 
 class RecordRows:
-    """The records of one JOB that a batch brings, for one session."""
+    """Records of one JOB that a batch adds, for one session."""
 
     def __init__(self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers) -> None:
         self._connection = connection
         self._session, self._job = session, job
         self._numbers = numbers
+        # Numbers of stored and new inferences by file key and load.
         self._inferences: dict[tuple[FileKey, int], int] = {}
-        self._touched: set[int] = set()  # inferences that are to be placed in time
-        self.keeps = True  # whether records themselves get rows
+        # Inferences whose segments have to be placed in time again.
+        self._touched: set[int] = set()
+        # False where records themselves get no rows, as in memory once figures are final.
+        self.keeps = True
+        # Rows that wait for `write`, by table; `_grown` has ticks, records and number of segments that became longer.
         self._new_parts: list[Row] = []
         self._new_inferences: dict[int, NewInference] = {}
         self._new_segments: list[Row] = []
         self._grown: list[tuple[int, int, int]] = []
         self._times: list[Row] = []
-        # By table and columns: arrays of the columns' values, of many logs.
+        # Records that wait, by table and column names: for each log the arrays of its columns.
         self._records: dict[tuple[str, tuple[str, ...]], list[Sequence[NDArray[Any]]]] = {}
 
     def load(self, keys: Collection[FileKey]) -> None:
@@ -131,13 +137,13 @@ class RecordRows:
             self._inferences.update({(key, load): number for number, load, *_ in rows})
 
     def touch(self, inferences: Iterable[int]) -> None:
-        """Something has changed on which the place of their segments in time depends."""
+        """Have these inferences' segments placed anew: something on which their times depend has changed."""
         self._touched.update(inferences)
 
     def add(self, unit: Unit, logs: Sequence[LogRow], *, fetched: int = 0) -> None:
-        """Rows of records and of the segments they belong to; `logs` are those of the unit.
+        """Add records and their segments; `logs` are the rows of the unit's logs.
 
-        The first `fetched` records of a log were there before: they stay with the session that fetched them.
+        The first `fetched` records of a log were stored before: they stay with the session that fetched them.
         """
         keys, sessions = self._keys(unit, logs, fetched)
         columns = unit.columns
@@ -149,23 +155,23 @@ class RecordRows:
             self._wait("aicore", (*_AICORE, *unit.counters), (*shared, *ticks, *unit.counters.values()))
 
     def add_calls(self, row: LogRow, change: ApiRecords) -> None:
-        """Rows of an acl_api log."""
+        """Add the records of an acl_api log."""
         if len(change.number):
             keys = self.keys(row, change.number)
             self._wait("api", ("record", *_API), (keys, *(change.records[name] for name in _API)))
 
     def keys(self, row: LogRow, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return keys of further records of a log by their ascending numbers in it: in parts of this session."""
+        """Return keys for further records of a log, given by ascending numbers, in parts of this session."""
         self._extend(row, int(numbers[0]), int(numbers[-1]))
         return _in_parts(row.parts, numbers)[0]
 
     def add_inferences(self, inferences: Mapping[int, NewInference], segments: Iterable[Row]) -> None:
-        """Rows of inferences by number, and of their segments, which are known already."""
+        """Add inferences by number, and their segments, both complete as they are."""
         self._new_inferences.update(inferences)
         self._new_segments.extend(segments)
 
     def set_times(self, model: int, change: InferenceTimed) -> None:
-        """Write what the `.done` says of one load, or take it back; nothing where no record speaks of it."""
+        """Write the times from a `.done` of one load, or clear them; nothing where the load has no record."""
         inference = self._inferences.get((file_key(model, change.name), change.load))
         if inference is None:
             return
@@ -179,9 +185,9 @@ class RecordRows:
     def add_plain(
         self, unit: Unit, logs: Sequence[LogRow], groups: Sequence[Group], states: Sequence[State]
     ) -> list[int]:
-        """Rows of one unit of inferences that came whole; `groups` and `states` are those of its logs.
+        """Add one unit of inferences that came complete, and return each log's inference.
 
-        Returns the number of each log's inference.
+        `groups` and `states` are those of the unit's logs.
         """
         self.add(unit, logs)
         numbers: list[int] = []
@@ -194,7 +200,7 @@ class RecordRows:
         return numbers
 
     def place_new(self, frequency_mhz: int | None) -> None:
-        """Set the start and end of aicore segments that wait, of inferences of which nothing else is stored."""
+        """Set the times of waiting aicore segments whose inferences have no other stored segment."""
         if frequency_mhz is not None:
             rows = [self._segment_row(segment) for segment in self._new_segments]
             times = {number: (start, end) for start, end, number in _placed(rows, frequency_mhz)}
@@ -205,13 +211,14 @@ class RecordRows:
         self._touched.clear()
 
     def _segment_row(self, segment: Row) -> Row:
-        """A new segment as a row of _SEGMENTS."""
+        """Return a new segment as a row of _SEGMENTS."""
         number, _, inference, kind, ordinal, net, _, end_us, ticks, _ = segment
         new = self._new_inferences[inference]
         return (number, kind, net, ordinal, ticks, end_us, new.times[0], inference, new.state[0])
 
     def void(self, row: LogRow, *, keeps_parts: bool) -> None:
-        """Remove all records of a log; its parts stay where the same records are to come again."""
+        """Remove all records of a log; `keeps_parts` is for records that are decoded again under the same keys."""
+        # Rows of this log may still wait in memory; they have to be in the tables to be deleted.
         self.write()
         assert row.name is not None, "a log with records has a name"
         self._connection.executemany(
@@ -241,7 +248,7 @@ class RecordRows:
         for waiting in (self._new_parts, self._new_segments, self._grown, self._times):
             waiting.clear()
         for (table, names), logs in self._records.items():
-            # Together: for the records of one small file, each call of numpy costs more than its work.
+            # All logs of a table together: for one small file, the calls of numpy cost more than their work.
             columns = dict(zip(names, map(np.concatenate, zip(*logs, strict=True)), strict=True))
             insert_rows(self._connection, table, columns)
             if table == "aicore":
@@ -249,7 +256,7 @@ class RecordRows:
         self._records.clear()
 
     def place(self, frequency_mhz: int | None) -> None:
-        """Set the start and end of the aicore segments of every touched inference, once the frequency is known."""
+        """Set the times of the aicore segments of every touched inference, once the frequency is known."""
         if frequency_mhz is not None and self._touched:
             rows = fetched_of(self._connection, _SEGMENTS, (), list(self._touched))
             self._connection.executemany(
@@ -258,10 +265,10 @@ class RecordRows:
         self._touched.clear()
 
     def _keys(self, unit: Unit, logs: Sequence[LogRow], fetched: int) -> tuple[NDArray[np.int64], list[int]]:
-        """Keys of the records, and the session that each segment belongs to: that of its first record here."""
+        """Return the records' keys, and each segment's session: the one that fetched its first record here."""
         begins, counts = unit.before.records, unit.records
         for row, first, count in zip(logs, begins.tolist(), counts.tolist(), strict=True):
-            # A log that was passed over before has no parts.
+            # A log that was passed over before has no parts, so that all of its records are new.
             new = max(first, fetched) if row.parts else first
             if new < first + count:
                 self._extend(row, new, first + count - 1)
@@ -278,15 +285,16 @@ class RecordRows:
         return keys, sessions
 
     def _extend(self, row: LogRow, first: int, last: int) -> None:
-        """See to it that parts of this session hold the records from `first` to `last`."""
+        """Add parts until this session has one for each record from `first` to `last`."""
         parts = row.parts
         if not parts or parts[-1].session != self._session:
             parts.append(self._new_part(row, first))
+        # A part's key range holds RECORDS_PER_PART records; a longer log continues in the next part.
         while last >= parts[-1].first_record + RECORDS_PER_PART:
             parts.append(self._new_part(row, parts[-1].first_record + RECORDS_PER_PART))
 
     def note_fetched(self, row: LogRow) -> None:
-        """See to it that the log is this session's as well: what it keeps of it has its own table."""
+        """Give this session a part of the log, though its rows are in the source's own table."""
         if all(part.session != self._session for part in row.parts):
             row.parts.append(self._new_part(row, 0))
 
@@ -296,7 +304,7 @@ class RecordRows:
         return part
 
     def _segments(self, unit: Unit, logs: Sequence[LogRow], sessions: Sequence[int]) -> NDArray[np.int64]:
-        """The segment of each record; new ones are added, the one that went on before grows."""
+        """Return the segment of each record; new segments are added, and one that continues grows."""
         count = len(unit.seg_first)
         first = self._numbers.take("segment", count)
         numbers = np.arange(first, first + count)
@@ -326,7 +334,7 @@ class RecordRows:
         return file_key(row.model, row.name)
 
     def _inference(self, key: FileKey, load: int, session: int) -> int:
-        """The number of an inference; its row is made, as one of `session`, when there is none."""
+        """Return the number of an inference, which is added as one of `session` where it has no row."""
         inference = self._inferences.get((key, load))
         if inference is None:
             inference = self._inferences[key, load] = self._numbers.take("inference")
@@ -335,9 +343,9 @@ class RecordRows:
         return inference
 
     def _let_go(self, inferences: Collection[int], *, has_times: bool) -> None:
-        """A log does not speak of these inferences any more; those of which no log does are removed.
+        """Remove the inferences that no log has segments of any more.
 
-        Unless `has_times`, what the log's `.done` said of them is void as well.
+        Unless `has_times`, the columns that came from the log's `.done` are cleared in those that stay.
         """
         each = [(inference,) for inference in inferences]
         self._connection.executemany(
@@ -358,7 +366,7 @@ class RecordRows:
 
 
 def insert_rows(connection: sqlite3.Connection, table: str, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Insert records, many with each statement: its beginning and its end take long beside a row's values."""
+    """Insert records, many with each statement: the start and end of a statement cost more than a row's values."""
     insert = f"INSERT INTO {table} ({','.join(columns)}) VALUES "  # noqa: S608 - names of counters
     row, count = f"({','.join('?' * len(columns))})", len(columns["record"])
     values = chain.from_iterable(zip(*(_values(*column) for column in columns.items()), strict=True))
@@ -368,13 +376,13 @@ def insert_rows(connection: sqlite3.Connection, table: str, columns: Mapping[str
 
 
 def _done_times(done: Done) -> Row:
-    """What the `.done` of an inference says of it; 0 is what the runtime prints when it has no time."""
+    """Return the columns that a `.done` sets; the runtime prints 0 where it has no time."""
     online = ",".join(map(str, done.online_batch_num)) or None
     return (done.start_us or None, done.end_us or None, done.cache_hit, done.cache_miss, online, 1)
 
 
 def _placed(rows: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
-    """Start, end and number of each aicore segment of inferences whose segments are all among the rows."""
+    """Yield start, end and number of the aicore segments; the rows must have all segments of each inference."""
     if not rows:
         return
     numbers, kinds, nets, ordinals, ticks, ends, launches, inferences, are_whole = zip(*rows, strict=True)
@@ -395,19 +403,19 @@ def _placed(rows: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
 
 
 def _base(part: Part) -> int:
-    """What the number of a record in its log is short of the key that it has in a part."""
+    """Return the difference between a record's key and its number in the log, for a part."""
     return part.number * RECORDS_PER_PART - part.first_record
 
 
 def _in_parts(parts: Sequence[Part], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Keys of a log's records by their ascending numbers in it, and the index of each one's part."""
+    """Return the keys of a log's records by their ascending numbers, and the index of each one's part."""
     index = np.array([part.first_record for part in parts]).searchsorted(numbers, side="right") - 1
     assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
     return numbers + np.array([_base(part) for part in parts])[index], index
 
 
 def _times(unit: Unit, column: str) -> list[int | float | None]:
-    """Times of the segments' first records, which only aicpu has; those beyond SQLite's 64 signed bits are floats."""
+    """Return the segments' times, which only aicpu has; those beyond SQLite's 64 signed bits are floats."""
     if column not in unit.columns:
         return [None] * len(unit.seg_first)
     times = unit.columns[column][unit.seg_first].tolist()
@@ -415,9 +423,9 @@ def _times(unit: Unit, column: str) -> list[int | float | None]:
 
 
 def _worst(columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
-    """How far a counter of records is above what it can be, and the most bytes that one of them moved in a tick.
+    """Return by how much a counter exceeds its limit, and the most bytes that a record moved in a tick.
 
-    Both are at least 0. With them a JOB whose counters can all be needs no walk over its records.
+    Both are at least 0. With them stored, a JOB whose counters are all plausible needs no walk over its records.
     """
     with np.errstate(invalid="ignore"):  # both may be infinite; then each of them alone is told
         excesses = [
@@ -434,7 +442,7 @@ def _most(values: Iterable[NDArray[Any]]) -> float:
 
 
 def _values(name: str, column: NDArray[Any]) -> Sequence[Any]:
-    """A column's values as SQLite takes them: None for no layer, a float for more than its 64 signed bits.
+    """Return a column's values as SQLite takes them: None for no layer, a float beyond 64 signed bits.
 
     A counter that is not known is NaN, which SQLite stores as NULL.
     """
@@ -442,5 +450,5 @@ def _values(name: str, column: NDArray[Any]) -> Sequence[Any]:
         return [None if index < 0 else index for index in column.tolist()]
     if column.dtype == np.uint64 and column.max() > LARGEST_INTEGER:
         return [value if value <= LARGEST_INTEGER else float(value) for value in column.tolist()]
-    # Each value is made when its row is: a list of all of them takes longer.
+    # An array makes each object when its row is bound; a list of all of them takes longer.
     return array(column.dtype.char, column.tobytes())

@@ -1,4 +1,4 @@
-"""Room in a database in memory: the inferences that came first go."""
+"""Bound of a database in memory: the oldest inferences are deleted."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ if TYPE_CHECKING:
 _USED_BYTES = (
     "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
 )
-# Logs of which all inferences go, and whether something of one of these had not come.
+# Logs whose inferences are all deleted; `is_open` if one of these was pending.
 _LOGS = (
     "INSERT INTO gone SELECT log, max(figures = 'pending') AS is_open"
     " FROM segment JOIN inference USING (inference) GROUP BY log HAVING max(inference) <= ?"
 )
+# The `.done` files of those logs, unless more may come.
 _DONES = (
     "INSERT INTO gone SELECT d.log, 0 FROM gone JOIN log l USING (log) JOIN log d"
     " ON d.job = l.job AND d.path = l.path || '.done' WHERE NOT is_open"
 )
-# What comes of them is passed over: without what went, their figures would be wrong.
+# Open logs keep their rows and are skipped from now on: without the deleted records, their figures would be wrong.
 _OPEN = "UPDATE log SET kept = 0 WHERE log IN (SELECT log FROM gone WHERE is_open)"
 _SAMPLES = (
     "DELETE FROM sample WHERE (model, current_pic_count) IN"
@@ -31,16 +32,18 @@ _SAMPLES = (
 
 
 def make_room(connection: sqlite3.Connection, most_bytes: int = LARGEST_DATABASE_IN_MEMORY_BYTES) -> None:
-    """Delete the older half of the inferences while the database is larger than that, with all that is about them."""
+    """Delete the older half of the inferences, and everything about them, while the database is too large."""
     while connection.execute(_USED_BYTES).fetchone()[0] > most_bytes:
         ((middle,),) = connection.execute("SELECT (min(inference) + max(inference)) / 2 FROM inference").fetchall()
+        # Without inferences nothing more can be deleted.
         if middle is None:
             return
         delete_up_to(connection, middle)
 
 
 def delete_up_to(connection: sqlite3.Connection, last: int) -> None:
-    """Delete the inferences with these numbers; what comes of one that was open is passed over from now on."""
+    """Delete the inferences up to this number; open logs among theirs are skipped from now on."""
+    # Chosen before anything is deleted: the choice reads segments and inferences.
     connection.execute("CREATE TEMP TABLE gone (log INTEGER PRIMARY KEY, is_open)")
     connection.execute(_LOGS, (last,))
     connection.execute(_DONES)

@@ -1,6 +1,7 @@
-"""Logs and models of a JOB as a batch finds and leaves them: looked up together, changed in memory, written together.
+"""Logs and models of a JOB during one batch: looked up together, changed in memory, written together.
 
-The ledger's entries about a log are a part of it. Row numbers are given here: nobody else writes meanwhile.
+The ledger's entries about a log are kept with it. Row numbers are assigned here, which is safe because the open
+transaction has the database alone.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 
     from profagent.ingest.changes import KeptLoss
 
+# Kinds of the logs that make up an inference.
 UNITS = (LogKind.AICORE, LogKind.AICPU)
 
 
+# Tables whose row numbers `Numbers` assigns.
 _NUMBERED = ("model", "log", "part", "inference", "segment")
+# The columns behind `model` are those of LogRow, in its order.
 _LOGS = (
     "SELECT path, log, model, generation, offset, complete, digest, kept, whole, fault FROM log"
     " WHERE job = ? AND path IN ({})"
@@ -44,7 +48,7 @@ _KEPT_LOSS = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 
 
 def path_to_sql(path: str) -> str | bytes:
-    """A log's path as the database holds it: TEXT, or BLOB where it is not UTF-8."""
+    """Return a log's path as the database stores it: TEXT, or BLOB where the path is not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -53,36 +57,38 @@ def path_to_sql(path: str) -> str | bytes:
 
 
 def path_from_sql(path: str | bytes) -> str:
-    """The path that `path_to_sql` stored."""
+    """Return the path that `path_to_sql` stored."""
     return path if isinstance(path, str) else path.decode("utf-8", "surrogateescape")
 
 
 class Numbers:
-    """The next row numbers of each table, within one transaction."""
+    """Next row numbers of each table, within one transaction."""
 
     def __init__(self, last: Sequence[int]) -> None:
+        # By table, the highest number that has been taken.
         self._last = dict(zip(_NUMBERED, last, strict=True))
 
     @classmethod
     def of(cls, connection: sqlite3.Connection) -> Numbers:
-        """Those of a connection that has a transaction open."""
+        """Read the highest numbers by a connection that has a transaction open."""
         queries = ", ".join(f"(SELECT ifnull(max({table}), 0) FROM {table})" for table in _NUMBERED)  # noqa: S608
         return cls(connection.execute(f"SELECT {queries}").fetchone())
 
     def take(self, table: str, count: int = 1) -> int:
-        """The first of so many numbers."""
+        """Reserve `count` successive numbers of a table, and return the first."""
         first = self._last[table] + 1
         self._last[table] += count
         return first
 
 
 class LogRow(Struct):
-    """A log, the ledger's entries about it, and where its records went last.
+    """Row of a log, with the ledger's entries about it and the place of its last records.
 
-    `segment` is the ordinal and the number of its last segment. `wanted` is all that follows from its bytes, None where
-    a batch says nothing of that. `kind` is that of a file whose name does not say it.
+    `segment` is the ordinal and the number of the log's last segment. `desired` is the list of entries that are to
+    follow from the log's bytes; None leaves them unchanged. `kind` is set for a file whose name does not say its kind.
     """
 
+    # Columns of the table `log`.
     number: int
     path: str
     name: LogName | None
@@ -94,48 +100,61 @@ class LogRow(Struct):
     kept: int = 1
     whole: int = 0
     fault: str | None = None
+    # Parts in the order of their records.
     parts: list[Part] = field(default_factory=list)
     segment: tuple[int, int] | None = None
+    # Stored entries that follow from the log's bytes, with their row numbers.
     content: dict[Entry, int] = field(default_factory=dict)
+    # Reason and detail of each entry about the link: a board repeats them after a reconnection.
     noted: set[tuple[str, str]] = field(default_factory=set)
-    wanted: tuple[Entry, ...] | None = None
+    desired: tuple[Entry, ...] | None = None
     kind: str = ""
 
     @property
     def is_name(self) -> bool:
-        """True if nothing has come of it yet but its name."""
+        """True if nothing of the log has come but its name."""
         return self.generation == 0 and self.complete == 0 and bool(self.kept)
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """What a batch may change of its row."""
+        """Columns that a batch may change."""
         return (self.generation, self.offset, self.complete, self.digest, self.kept, self.whole, self.fault)
 
 
 class LogRows:
-    """The logs of one JOB that a batch speaks of, and all of its models."""
+    """Logs of one JOB that a batch names, and all models of the JOB."""
 
     def __init__(self, connection: sqlite3.Connection, job: int, numbers: Numbers) -> None:
         self._connection = connection
         self._job = job
         self._numbers = numbers
+        # Rows by path, those that were stored before and new ones.
         self._logs: dict[str, LogRow] = {}
-        self._stored: dict[str, tuple[Any, ...]] = {}  # the states of those that have a row
-        # By path, number, name and model of logs of which this batch tells nothing but their names.
+        # Columns of stored rows as they were read: `write` updates only rows that differ.
+        self._stored: dict[str, tuple[Any, ...]] = {}
+        # Logs of which this batch brings the name alone: number, name and model by path. They get no LogRow, because an
+        # announcement may name very many.
         self._names: dict[str, tuple[int, LogName, int]] = {}
+        # Model numbers by name and model ID.
         self._models: dict[tuple[str, int], int] = {}
-        self._units: dict[int, set[str]] = {}  # those of which a model has logs
-        self._spellings: dict[int, set[str]] = {}  # how names of its logs of units begin
+        # By model, the units of which it has logs.
+        self._units: dict[int, set[str]] = {}
+        # By model, the beginnings of its log names: several spellings of one model occur.
+        self._spellings: dict[int, set[str]] = {}
+        # Rows to insert, and models whose units or spellings have changed.
         self._new_models: list[tuple[Any, ...]] = []
         self._new_units: set[int] = set()
-        # By model and picture count; more than one size of input is 0, which is no size.
+        # New samples: pictures by model and picture count; 0 where the files of one sample disagree.
         self._samples: dict[tuple[int, int], int] = {}
-        self._fetched: set[tuple[int, int]] = set()  # those of which more has come than a name
+        # Samples of which more than a name has come in this batch.
+        self._fetched: set[tuple[int, int]] = set()
+        # Samples that were skipped on purpose.
         self._passed_over: set[tuple[int, int]] = set()
-        self.changed: set[int] = set()  # models of which something else has changed that their sampling depends on
+        # Models whose sampling has to be computed again for another reason.
+        self.changed: set[int] = set()
 
     def load(self, paths: Collection[str]) -> None:
-        """Look these up."""
+        """Read the JOB's models and the rows of these paths, with their parts, last segments and entries."""
         for model, name, model_id, spellings, *units in self._connection.execute(
             "SELECT model, name, model_id, spellings, aicore, aicpu FROM model WHERE job = ?", (self._job,)
         ).fetchall():
@@ -160,7 +179,7 @@ class LogRows:
                 by_number[log].noted.add((fields[1], fields[2]))
 
     def announce(self, paths: Iterable[str]) -> Iterator[tuple[str, LogName, int]]:
-        """Add rows of names that have none. Yields each log of a unit among the paths: path, name and model."""
+        """Add rows for new names, and yield path, name and model of each log of a unit among the paths."""
         for path in paths:
             name = parse_log_name(path)
             if name is None or name.kind not in UNITS:
@@ -172,7 +191,7 @@ class LogRows:
             yield path, name, model
 
     def row(self, path: str) -> LogRow:
-        """Return the row of a log, new where there was none."""
+        """Return the row of a log, a new one where there was none."""
         row = self._logs.get(path)
         is_new = row is None
         if row is None:
@@ -191,7 +210,7 @@ class LogRows:
         return self._numbers.take("log"), name, model
 
     def add_file(self, path: str, kind: str, size: int) -> LogRow:
-        """Add a file of another tool, which has come whole; return its row."""
+        """Add a complete file of another tool, and return its row."""
         assert path not in self._logs, "each file is added once"
         number = self._numbers.take("log")
         row = LogRow(number, path, None, None, generation=1, offset=size, complete=1, kind=kind)
@@ -199,14 +218,15 @@ class LogRows:
         return row
 
     def is_new(self, path: str) -> bool:
-        """Return True if there is no row of a log, or one of its name alone, as it was announced."""
+        """Return True if a log has no row, or only the row of an announced name."""
         row = self._logs.get(path)
         return row is None or row.is_name
 
     def model(self, name: str | None, model_id: int | None) -> int:
-        """The number of a model."""
+        """Return the number of a model, a new one where it has none."""
         key = (name or "", -1 if model_id is None else model_id)
         if key not in self._models:
+            # Models are stored with displayable names, so a name that is not UTF-8 has to be looked up by that.
             key = (display_text(key[0]), key[1])
         if key not in self._models:
             self._models[key] = number = self._numbers.take("model")
@@ -215,32 +235,32 @@ class LogRows:
         return self._models[key]
 
     def is_used(self, model: int, unit: str) -> bool:
-        """Whether a model has logs of a unit."""
+        """Return True if a model has logs of a unit."""
         return unit in self._units[model]
 
     def use(self, model: int, unit: str) -> None:
-        """A model has logs of a unit."""
+        """Note that a model has logs of a unit."""
         self._units[model].add(unit)
         self._new_units.add(model)
 
     def spell(self, model: int, spelling: str) -> None:
-        """The names of some logs of a model's units begin so."""
+        """Note a spelling with which names of a model's logs begin."""
         if spelling not in self._spellings[model]:
             self._spellings[model].add(spelling)
             self._new_units.add(model)
 
     def spellings(self, model: int) -> list[str]:
-        """Return how names of a model's logs of units begin."""
+        """Return the spellings with which names of a model's logs begin, sorted."""
         return sorted(self._spellings[model])
 
     def pass_over(self, row: LogRow) -> None:
-        """A log of an inference is passed over on purpose."""
+        """Mark a log of an inference as skipped on purpose."""
         row.kept = 0
         if row.model is not None and row.name is not None and row.name.inference is not None:
             self._passed_over.add((row.model, row.name.inference.current_pic_count))
 
     def write(self, session: int) -> None:
-        """Write what has changed. An entry of the ledger belongs to the session that told it first."""
+        """Write what has changed. An entry of the ledger belongs to the session that wrote it first."""
         self._connection.executemany(
             "INSERT INTO model (model, job, name, model_id) VALUES (?, ?, ?, ?)", self._new_models
         )
@@ -279,7 +299,7 @@ class LogRows:
     def _add_sample(self, model: int, name: LogName) -> None:
         count, pictures = name.current_pic_count, name.input_pic_num or 0
         assert count is not None, "its name has a picture count"
-        # No model ever runs so many pictures as SQLite's integers do not hold.
+        # Counts beyond SQLite's integers are damage in a name, and no sample.
         if count <= LARGEST_INTEGER:
             same = self._samples.setdefault((model, count), pictures) == pictures
             self._samples[model, count] = pictures if same else 0
@@ -300,7 +320,7 @@ class LogRows:
             "UPDATE sample SET session = ? WHERE model = ? AND current_pic_count = ? AND session IS NULL",
             [(session, *sample) for sample in self._fetched],
         )
-        # They were as they were then.
+        # The stored sampling of these models is out of date; it is computed again when the JOB or the session ends.
         changed = {model for model, _ in (*self._samples, *self._fetched, *self._passed_over)} | self.changed
         self._connection.executemany(
             "DELETE FROM sampling WHERE model = ? AND session = ?", [(model, session) for model in changed]
@@ -313,16 +333,16 @@ class LogRows:
         gone: list[tuple[int]] = []
         new: list[tuple[Any, ...]] = []
         for row in self._logs.values():
-            if row.wanted is not None:
-                gone += [(entry,) for known, entry in row.content.items() if known not in row.wanted]
-                entries = [entry for entry in row.wanted if entry not in row.content]
+            if row.desired is not None:
+                gone += [(entry,) for known, entry in row.content.items() if known not in row.desired]
+                entries = [entry for entry in row.desired if entry not in row.content]
                 new += [entry_row(session, self._job, row.number, "content", entry) for entry in entries]
         self._connection.executemany("DELETE FROM ledger_entry WHERE entry = ?", gone)
         self._connection.executemany(_ENTRY, new)
 
 
 class LedgerRows:
-    """The ledger of one JOB, or of the board itself where `job` is None, for one session."""
+    """Ledger of one JOB, or of the board itself where `job` is None, for one session."""
 
     def __init__(self, connection: sqlite3.Connection, session: int, job: int | None) -> None:
         self._connection = connection
@@ -330,32 +350,32 @@ class LedgerRows:
         self._job = job
 
     def replace(self, row: LogRow, entries: Iterable[Entry]) -> None:
-        """Make `entries` all that follows from a log's bytes; those that were told before stay as they are."""
-        row.wanted = tuple(dict.fromkeys(map(_displayed, entries)))
+        """Set the entries that follow from a log's bytes; entries that are stored already keep their rows."""
+        row.desired = tuple(dict.fromkeys(map(_displayed, entries)))
 
     def void(self, row: LogRow) -> None:
-        """Remove what followed from a log's bytes."""
-        row.wanted = ()
+        """Remove the entries that followed from a log's bytes."""
+        row.desired = ()
         row.content.clear()
         self._connection.execute(
             "DELETE FROM ledger_entry WHERE log = ? AND origin IN ('content', 'ring', 'numbers')", (row.number,)
         )
 
     def replace_all(self, origin: str, entries: Iterable[Entry], *, of_session: bool = False) -> None:
-        """Make `entries` all of this origin that is about no log of the JOB, or of the session in it."""
+        """Replace the JOB's entries of an origin that name no log; with `of_session`, only this session's."""
         where = "log IS NULL AND job = ? AND origin = ? AND (session = ? OR NOT ?)"
         about = (self._job, origin, self._session, of_session)
         known = self._connection.execute(
             f"SELECT grade, reason, detail, first, last, count FROM ledger_entry WHERE {where} ORDER BY entry",  # noqa: S608
             about,
         ).fetchall()
-        wanted = [_displayed(entry) for entry in entries]
-        if [Entry(*row) for row in known] != wanted:
+        desired = [_displayed(entry) for entry in entries]
+        if [Entry(*row) for row in known] != desired:
             self._connection.execute(f"DELETE FROM ledger_entry WHERE {where}", about)  # noqa: S608 - a constant
-            self.insert(None, origin, *wanted)
+            self.insert(None, origin, *desired)
 
     def replace_rings(self, by_log: Mapping[int, Entry]) -> None:
-        """Make these all that follows from the times of the JOB's calls; the same as before stay as they are."""
+        """Replace the entries that follow from the times of the JOB's calls; unchanged ones keep their rows."""
         query = "SELECT log, count FROM ledger_entry WHERE job = ? AND origin = 'ring'"
         if dict(self._connection.execute(query, (self._job,)).fetchall()) == {
             log: e.count for log, e in by_log.items()
@@ -366,7 +386,7 @@ class LedgerRows:
             self.insert(log, "ring", entry)
 
     def add(self, row: LogRow | None, entry: Entry) -> None:
-        """Add what happened on the way; a board that tells it again after a reconnection adds nothing."""
+        """Add an entry about the link or the board; one that is repeated after a reconnection adds nothing."""
         entry = _displayed(entry)
         if row is not None:
             if (entry.reason, entry.detail) not in row.noted:
@@ -380,13 +400,14 @@ class LedgerRows:
         ).fetchall()
         if is_known:
             return
+        # A hostile or broken board must not fill the database: entries beyond the bound share one row.
         if count < MOST_NOTED:
             self.insert(None, "link", entry)
         else:
             self._add_more(entry)
 
     def keep(self, board: int, loss: KeptLoss) -> None:
-        """Add a loss that a board keeps, and tells for the first time; bring one that is known up to date."""
+        """Add a loss that the board keeps in its own list, or bring the stored one up to date."""
         key = (board, f"{loss.number:016x}")
         figures = (loss.job or None, loss.lost_logs, loss.lost_bytes, loss.from_us, loss.to_us)
         known = self._connection.execute("SELECT entry FROM kept_loss WHERE board = ? AND id = ?", key).fetchall()
@@ -411,12 +432,12 @@ class LedgerRows:
         )
 
     def insert(self, log: int | None, origin: str, *entries: Entry) -> None:
-        """Add rows; `log` is a log's number."""
+        """Insert entries about the log with this number, or about the JOB where it is None."""
         rows = [entry_row(self._session, self._job, log, origin, entry) for entry in entries]
         self._connection.executemany(_ENTRY, rows)
 
     def _add_more(self, entry: Entry) -> None:
-        """Count an entry with others that have no row of their own."""
+        """Count an entry in the row for all entries beyond the bound."""
         known = self._connection.execute(
             "SELECT entry FROM ledger_entry"
             " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",
@@ -433,13 +454,13 @@ class LedgerRows:
 
 
 def replace_layers(connection: sqlite3.Connection, model: int, layers: Iterable[Sequence[Any]]) -> None:
-    """Make these all layers of a model: index, segment, layer ID, name and type of each."""
+    """Replace all layers of a model; a layer is index, segment, layer ID, name and type."""
     connection.execute("DELETE FROM layer WHERE model = ?", (model,))
     connection.executemany("INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?)", ((model, *layer) for layer in layers))
 
 
 def entry_row(session: int, job: int | None, log: int | None, origin: str, entry: Entry) -> tuple[Any, ...]:
-    """An entry of the ledger as a row."""
+    """Return an entry of the ledger as a row, with its texts cut to the stored lengths."""
     entry = _displayed(entry)
     place = (entry.first, entry.last, entry.count)
     return (session, job, log, origin, entry.grade, entry.reason, entry.detail, *place)
@@ -454,7 +475,7 @@ def _displayed(entry: Entry) -> Entry:
     )
 
 
-# The state of a log of which nothing is known but its name.
+# Columns of a log of which only the name is known.
 _OF_A_NAME = LogRow(0, "", None, None).state
 
 

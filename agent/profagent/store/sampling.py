@@ -1,9 +1,9 @@
-"""How well models were sampled, and where the runtime lost what it should have recorded: worked out when it is asked.
+"""How completely models were sampled, and where the runtime lost what it should have recorded.
 
-A sample belongs to the session that first had more of it than a name, and so does what was due since the sample before
-it, whoever has that: sessions that follow each other over a JOB divide it, and what came while nobody recorded belongs
-to the session that copied it later. What is known when a session or a JOB ends is stored in the table `sampling`, and
-stays: no later session changes it.
+A sample belongs to the session that first had more of it than its name, and with it what was due since the sample
+before, whoever has that one. Sessions that follow each other over a JOB so divide it, and what came while nobody
+recorded belongs to the session that copied it later. Figures are computed on demand; those that are known when a
+session or a JOB ends are stored in the table `sampling`, and no later session changes them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TIMES = (
     "SELECT current_pic_count, min(start_us), min(session) FROM inference WHERE model = ? AND current_pic_count <= ?"
     " GROUP BY current_pic_count, load ORDER BY current_pic_count, load"
 )
-# Where a sample may have been lost without its name, or its name may still be told, distances mean nothing.
+# Distances between samples mean nothing while a name may still come, or where a sample was lost without its name.
 _IS_LISTED = "SELECT caught_up, interval FROM job WHERE job = ?"
 _HAS_NAMELESS_LOSS = (
     "SELECT EXISTS (SELECT 1 FROM ledger_entry e LEFT JOIN kept_loss k USING (entry)"
@@ -80,9 +80,9 @@ _FLUSH_TIMES = "SELECT end_us FROM inference WHERE model = ? AND end_us IS NOT N
 
 
 class ModelSampling(NamedTuple):
-    """Figures of a model's samples in a session; `notes` are the ledger's entries of it.
+    """Figures of a model's samples in a session; `notes` are entries for the ledger.
 
-    `pictures` go into each inference, 0 where they differ.
+    `pictures` is the number of pictures of each inference, 0 where they differ.
     """
 
     figures: SampleCounts
@@ -92,9 +92,9 @@ class ModelSampling(NamedTuple):
 
 
 class _Samples(NamedTuple):
-    """A model's samples by load and rising picture count; a session is 0 where nobody has more than the name.
+    """Samples of a model by load and rising picture count; a session is 0 where nobody has more than the name.
 
-    `loads` is None where they cannot be told apart, and the rest is by picture count alone then.
+    `loads` is None where loads cannot be told apart, and then the order is by picture count alone.
     """
 
     loads: NDArray[np.int64] | None
@@ -109,14 +109,17 @@ class _Samples(NamedTuple):
 
 
 class _Gaps(NamedTuple):
-    """The distances between neighbouring samples of a load, in inferences; `later` is the second one's place."""
+    """Distances between neighbouring samples of a load, in inferences; `later` is the place of the second one.
+
+    `has_calls` is True if the distances count recorded calls.
+    """
 
     later: NDArray[np.int64]
     inferences: NDArray[np.int64]
     has_calls: bool = False
 
     def of(self, samples: _Samples, session: int) -> _Gaps:
-        """Return those whose second sample is the session's."""
+        """Return the distances whose second sample belongs to the session."""
         chosen = samples.sessions[self.later] == session
         return self._replace(later=self.later[chosen], inferences=self.inferences[chosen])
 
@@ -126,7 +129,7 @@ class _Gaps(NamedTuple):
 
 
 async def sampling_of(connection: Running, session: int, job: int | None = None) -> dict[str, Any]:
-    """Return how well the JOBs of a session, or one of them, were sampled while it captured them, and what it kept."""
+    """Return how completely a session's JOBs, or one of them, were sampled during the capture, and what it kept."""
     (keeping,) = await fetched_one(connection, "SELECT keeping FROM session WHERE session = ?", (session,))
     found: list[ModelSampling] = []
     for of, model in await fetched(connection, _OF_SESSION, (session, job)):
@@ -146,7 +149,7 @@ async def sampling_of(connection: Running, session: int, job: int | None = None)
 
 
 async def samplings_of(connection: Running, job: int) -> dict[tuple[int, int], ModelSampling]:
-    """Return how well a JOB was sampled, by model and session, worked out now. It reads every sample."""
+    """Return by model and session how completely a JOB was sampled, computed from every sample."""
     models = await fetched(
         connection,
         "SELECT model FROM model m WHERE job = ? AND EXISTS (SELECT 1 FROM sample s WHERE s.model = m.model)",
@@ -160,10 +163,10 @@ async def samplings_of(connection: Running, job: int) -> dict[tuple[int, int], M
 
 
 async def _worked_out(connection: Running, job: int, model: int) -> dict[int, ModelSampling]:
-    """Return how well a model was sampled, by session."""
+    """Return by session how completely a model was sampled."""
     samples = await _samples(connection, model)
-    is_listed, interval_told = await fetched_one(connection, _IS_LISTED, (job,))
-    gaps = await _gaps(connection, model, samples, interval_told)
+    is_listed, acl_interval = await fetched_one(connection, _IS_LISTED, (job,))
+    gaps = await _gaps(connection, model, samples, acl_interval)
     name = ""
     found: dict[int, ModelSampling] = {}
     for session in set(samples.sessions.tolist()) - {0}:
@@ -173,7 +176,7 @@ async def _worked_out(connection: Running, job: int, model: int) -> dict[int, Mo
         figures = figures_of(
             int((samples.sessions == session).sum()),
             None if own is None else own.counted,
-            interval_told,
+            acl_interval,
             shown_by=None if gaps is None else gaps.counted,
             why=why or (_why_no_gaps(samples) if gaps is None else None),
             has_calls=gaps is not None and gaps.has_calls,
@@ -197,7 +200,7 @@ async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
     pictures = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else 0
     if not (await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0]:
         return _Samples(np.zeros(len(counts), np.int64), counts, sessions, passed_over, pictures)
-    # A sample without rows, as one that was passed over on purpose, belongs to nobody knows which load.
+    # A sample without rows, as one that was skipped on purpose, cannot be assigned to a load.
     if not (await fetched_one(connection, _UNPLACED, (model,)))[0]:
         times: dict[int, list[int | None]] = {}
         owners: dict[int, list[int]] = {}
@@ -206,17 +209,17 @@ async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
             owners.setdefault(count, []).append(session)
         loads = counts_of_loads(times)
         if loads is not None:
-            # The inferences of one file are of rising loads.
+            # Inferences in one file have rising loads, so the owners are taken in their order.
             placed = [(load, count, owners[count].pop(0)) for load, each in enumerate(loads) for count in each]
             numbers, counts, sessions = np.array(placed, np.int64).reshape(-1, 3).T
             return _Samples(numbers, counts, sessions, passed_over, pictures)
     return _Samples(None, counts, sessions, passed_over, pictures)
 
 
-async def _gaps(connection: Running, model: int, samples: _Samples, interval_told: int | None) -> _Gaps | None:
-    """Return the distances between samples; None where they cannot be told in inferences.
+async def _gaps(connection: Running, model: int, samples: _Samples, acl_interval: int | None) -> _Gaps | None:
+    """Return the distances between samples; None where they cannot be expressed in inferences.
 
-    Of a program that may start and stop recording by itself they count the calls that were recorded between.
+    If the program may start and stop the recording by itself, they count the recorded calls in between.
     """
     if samples.loads is None:
         return None
@@ -227,7 +230,7 @@ async def _gaps(connection: Running, model: int, samples: _Samples, interval_tol
     if not samples.pictures or (distances % samples.pictures).any():
         return None
     gaps = _Gaps(later, distances // samples.pictures)
-    is_by_program = interval_told is None and infer_interval(gaps.counted) == 1
+    is_by_program = acl_interval is None and infer_interval(gaps.counted) == 1
     if not is_by_program or samples.has_several_loads or gaps.inferences.max() == 1:
         return gaps
     recorded = await _recorded_between(connection, model, samples, gaps)
@@ -237,9 +240,9 @@ async def _gaps(connection: Running, model: int, samples: _Samples, interval_tol
 async def _recorded_between(
     connection: Running, model: int, samples: _Samples, gaps: _Gaps
 ) -> NDArray[np.int64] | None:
-    """Return how many inferences ran in each distance while the program recorded; None where that is not known.
+    """Return for each distance how many inferences ran while the program recorded; None if unknown.
 
-    The runtime records a call only while it is started, and writes the calls since the sample before with each sample.
+    The runtime records a call only while recording is on, and writes the calls since the last sample with each sample.
     """
     logs = await fetched(connection, _CALLS_OF, (model,))
     if len(logs) != 1:
@@ -262,12 +265,12 @@ async def _recorded_between(
 
 
 async def full_rings(connection: Running, job: int) -> dict[int, Entry]:
-    """By acl_api log: there are as many calls between known flushes as the runtime's ring holds."""
+    """Return by acl_api log the entry for a ring that was full: so many calls between two known flushes."""
     found: dict[int, Entry] = {}
     logs = await fetched(connection, "SELECT log, model FROM log WHERE job = ? AND kind = 'acl_api'", (job,))
     for log, model in logs:
         passed = await fetched(connection, "SELECT 1 FROM sample WHERE model = ? AND NOT kept LIMIT 1", (model,))
-        # Nobody knows when the runtime flushed for samples that were passed over.
+        # The times of flushes for skipped samples are unknown, and a distance over them would count too many calls.
         if not passed:
             ends = _ends(await connection.run(partial(_calls_of, log)))
             flushes = await _sorted(connection, _FLUSH_TIMES, model)
@@ -285,7 +288,7 @@ def _ends(calls: CallTable) -> NDArray[np.float64]:
 
 
 def most_calls_between(call_ends: NDArray[np.float64], flushes: NDArray[np.float64]) -> int:
-    """The most calls between two neighbouring flushes; both are sorted times in microseconds.
+    """Return the largest number of calls between two neighbouring flushes; both are sorted times in µs.
 
     The runtime flushes at each sampled inference and at the unload; a call belongs to the first flush after it.
     """
@@ -300,7 +303,7 @@ async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> ND
 
 
 def _notes(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
-    """Give the ledger's notes of a session's samples of a model."""
+    """Yield the ledger's notes about a session's samples of a model."""
     if figures.due is not None and figures.interval is not None and (figures.late or figures.never_came):
         yield from _of_gaps(samples, gaps, figures, model)
     elif figures.origin == FROM_FILE and figures.why is not None and figures.why.startswith(MISMATCH):
@@ -335,7 +338,7 @@ def _of_gaps(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) 
 
 
 def _odd_gaps(samples: _Samples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:
-    """Give the model, and which load of it where there are several; picture counts of both samples; the distance."""
+    """Yield model (and load, where there are several), both picture counts and the distance of each odd gap."""
     assert samples.loads is not None, "distances are known"
     odd = gaps.inferences != interval
     for place, inferences in zip(gaps.later[odd].tolist(), gaps.inferences[odd].tolist(), strict=True):
@@ -348,7 +351,7 @@ def _missed_between(before: int, count: int) -> str:
 
 
 def _missed(before: int, missing: int, step: int) -> str:
-    """Which samples did not come after the one at picture `before`."""
+    """Return the text that names the samples which did not come after the one at picture `before`."""
     named = ", ".join(str(before + step * number) for number in range(1, min(missing, NAMED_PICTURES) + 1))
     rest = f" and {missing - NAMED_PICTURES} more, up to {before + step * missing}" if missing > NAMED_PICTURES else ""
     return f"due at picture {named}{rest}, never came"

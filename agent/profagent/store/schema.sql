@@ -1,6 +1,6 @@
 -- The database of a workspace, and of a JOB directory's own sqlite/ folder.
--- Tables have singular names and serve profagent; the views at the end are the public interface.
--- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL is "not known".
+-- Tables have singular names and are internal to profagent; the views at the end are the public interface.
+-- Times are board wall-clock microseconds since 1970 unless a column says otherwise; NULL means "unknown".
 
 CREATE TABLE board (
     board       INTEGER PRIMARY KEY,
@@ -15,15 +15,15 @@ CREATE TABLE session (
     board          INTEGER NOT NULL REFERENCES board,
     source         TEXT NOT NULL,       -- record, watch, import or collect
     address        TEXT NOT NULL,       -- where the board was reached, or the JOB directory of an import
-    started_us     INTEGER NOT NULL,    -- host wall clock; of other tools' results when they ran, where they tell it
-    ended_us       INTEGER,             -- as above; NULL while a record may go on with it
+    started_us     INTEGER NOT NULL,    -- host wall clock; of another tool's results the time of its run, where known
+    ended_us       INTEGER,             -- as above; NULL while a `record` may continue it
     simulated      INTEGER NOT NULL,
     daemon_version TEXT NOT NULL,
     sdk_version    TEXT NOT NULL,
     counter_map    TEXT,                -- name of the counter map its records were decoded with
-    keeping        TEXT,                -- which inferences it keeps, NULL for all
-    counter_map_digest TEXT,            -- of what that map makes of a record; NULL without one
-    counter_map_likely TEXT             -- counters that it is not certain of, with commas between; NULL for none
+    keeping        TEXT,                -- the choice of inferences that it stores, NULL for all
+    counter_map_digest TEXT,            -- digest of that map's effect on records; NULL without one
+    counter_map_likely TEXT             -- its uncertain counters, with commas between; NULL for none
 );
 
 -- Labels of a session.
@@ -42,14 +42,14 @@ CREATE TABLE clock_sample (
     round_trip_us INTEGER NOT NULL
 );
 
--- How a capture followed its board, in intervals that touch each other; a JOB has one only while it alone was behind.
+-- How a capture followed its board, in adjoining intervals; a JOB has its own only while it alone was behind.
 CREATE TABLE coverage_interval (
     session  INTEGER NOT NULL REFERENCES session,
     job_name TEXT NOT NULL,             -- empty for the board
     from_us  INTEGER NOT NULL,          -- host wall clock
     to_us    INTEGER NOT NULL,
     standing TEXT NOT NULL,             -- connecting, covered, behind, silent, away or paused
-    detail   TEXT NOT NULL,             -- why, where that is known
+    detail   TEXT NOT NULL,             -- the reason, where it is known
     PRIMARY KEY (session, job_name, from_us)
 ) WITHOUT ROWID;
 
@@ -61,10 +61,10 @@ CREATE TABLE job (
     directory     TEXT NOT NULL,        -- on the board
     state         TEXT NOT NULL,        -- open, finished, quiet or removed
     family        TEXT,                 -- ascend: another tool's results, of such a device; NULL: a JOB of an SS928
-    frequency_mhz INTEGER,              -- NPU clock from info.json; of another tool's results what makes a tick a ns
-    caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when nothing more of it was to come in its state
-    interval      INTEGER,              -- of its program's acl.json
-    acl_json      TEXT,                 -- that file on the board, NULL where none is known
+    frequency_mhz INTEGER,              -- NPU clock from info.json; for another tool's results the value that makes a tick 1 ns
+    caught_up     INTEGER NOT NULL DEFAULT 0, -- 1 when everything that the JOB held in this state had come
+    interval      INTEGER,              -- sampling interval of its program's acl.json
+    acl_json      TEXT,                 -- path of that file on the board, NULL where unknown
     UNIQUE (board, name)
 );
 
@@ -83,11 +83,11 @@ CREATE TABLE model (
     model_id INTEGER NOT NULL,
     aicore   INTEGER NOT NULL DEFAULT 0, -- 1 when it has logs of that unit, as below
     aicpu    INTEGER NOT NULL DEFAULT 0,
-    spellings TEXT NOT NULL DEFAULT '',  -- how names of its logs of units begin, with blanks between
+    spellings TEXT NOT NULL DEFAULT '',  -- prefixes of its log names, with blanks between
     UNIQUE (job, name, model_id)
 );
 
--- One profiling record's layers: a run of fused layers has one row.
+-- The layers of one profiling record: a run of fused layers has one row.
 CREATE TABLE layer (
     model       INTEGER NOT NULL REFERENCES model,
     layer_index INTEGER NOT NULL,
@@ -108,10 +108,10 @@ CREATE TABLE log (
     model      INTEGER REFERENCES model,
     generation INTEGER NOT NULL,
     offset     INTEGER NOT NULL,
-    complete   INTEGER NOT NULL,        -- 1 when the board vouched for size and digest, 2 when it is gone from the board
+    complete   INTEGER NOT NULL,        -- 1 when the board confirmed size and digest, 2 when the log was removed from the board
     digest     BLOB,                    -- BLAKE2b-16 of a complete log
-    kept       INTEGER NOT NULL DEFAULT 1, -- 0 when passed over on purpose: no rows, and maybe not in the mirror
-    whole       INTEGER NOT NULL DEFAULT 0, -- how many inferences of an aicore or aicpu log have come whole
+    kept       INTEGER NOT NULL DEFAULT 1, -- 0 when skipped on purpose: no rows, and perhaps no file in the mirror
+    whole       INTEGER NOT NULL DEFAULT 0, -- how many inferences of an aicore or aicpu log are complete
     fault       TEXT,                   -- what is wrong with the last one
     UNIQUE (job, path)
 );
@@ -128,7 +128,7 @@ CREATE INDEX part_of_log ON part (log);                     -- the parts to cont
 -- One sampled inference. `load` counts inferences in one file: 0, then 1 when the model was loaded again.
 CREATE TABLE inference (
     inference         INTEGER PRIMARY KEY,
-    session           INTEGER NOT NULL REFERENCES session, -- the one that fetched its first record
+    session           INTEGER NOT NULL REFERENCES session, -- the session that fetched its first record
     model             INTEGER NOT NULL REFERENCES model,
     device_id         INTEGER NOT NULL,
     stream_id         INTEGER,          -- NULL where file names carry none
@@ -141,45 +141,45 @@ CREATE TABLE inference (
     cache_hit         INTEGER,
     cache_miss        INTEGER,
     online_batch_num  TEXT,
-    complete          INTEGER NOT NULL, -- 1 when its aicore .done vouches for it
+    complete          INTEGER NOT NULL, -- 1 when its aicore .done is here
     whole             INTEGER NOT NULL DEFAULT 0, -- 1 when all its records are here
-    figures           TEXT NOT NULL DEFAULT 'pending', -- of its time: final, pending (something has not come), or
-                                        -- partial (something will never come)
-    why               TEXT              -- they are not final
+    figures           TEXT NOT NULL DEFAULT 'pending', -- state of its time: final, pending (a part has not come),
+                                        -- or partial (a part will never come)
+    why               TEXT              -- reason why they are not final
 );
 CREATE UNIQUE INDEX inference_of_file ON inference          -- the inference that a file's records belong to
     (model, current_pic_count, load, batch_num, input_pic_num, device_id, ifnull(stream_id, -1));
 
-CREATE INDEX inference_pending ON inference (model) WHERE figures = 'pending'; -- what an end of the capture settles
+CREATE INDEX inference_pending ON inference (model) WHERE figures = 'pending'; -- what the end of a capture settles
 
-CREATE INDEX inference_loaded_again ON inference (model) WHERE load > 0; -- whether picture counts began anew
+CREATE INDEX inference_loaded_again ON inference (model) WHERE load > 0; -- models whose picture counts began anew
 
--- A sampled inference, known by the name of one of its files, whether it was kept, copied whole or lost on the way.
+-- A sampled inference, known by the name of one of its files, whether it was stored, skipped or lost on the way.
 -- Counts from 2^63 on, which SQLite's integers do not hold, have no row.
 CREATE TABLE sample (
     model             INTEGER NOT NULL REFERENCES model,
     current_pic_count INTEGER NOT NULL,
-    input_pic_num     INTEGER NOT NULL, -- 0 where its files do not tell the same
-    kept              INTEGER NOT NULL, -- 0 when it was passed over on purpose
+    input_pic_num     INTEGER NOT NULL, -- 0 where its files disagree
+    kept              INTEGER NOT NULL, -- 0 when it was skipped on purpose
     session           INTEGER REFERENCES session, -- the first that had more of it than a name; NULL: none has
     PRIMARY KEY (model, current_pic_count)
 ) WITHOUT ROWID;
 
--- How well a model was sampled while a session captured it: its samples, and what was due since the sample before each,
--- whoever has that. The sessions of a model so sum to all of it. NULL is "not known". Written when the JOB or the
--- session has ended; what is known then stays. There is no row once a later sample of the session has come.
+-- How completely a model was sampled while a session captured it: its samples, and what was due since the sample before
+-- each, whichever session has that. The rows of a model's sessions so add up to the model. NULL means "unknown".
+-- Written when the JOB or the session has ended; a known figure never changes. A later sample deletes the row.
 CREATE TABLE sampling (
     model         INTEGER NOT NULL REFERENCES model,
     session       INTEGER NOT NULL REFERENCES session,
     input_pic_num INTEGER,              -- pictures of every inference, 0 where they differ
     sampled       INTEGER NOT NULL,
-    passed_over   INTEGER NOT NULL,     -- of these, on purpose
+    passed_over   INTEGER NOT NULL,     -- skipped on purpose, of these
     interval      INTEGER,
     interval_from TEXT,                 -- acl.json or inferred
     due           INTEGER,              -- sampled, and those that were due and never came
     late          INTEGER,
     never_came    INTEGER,
-    why           TEXT,                 -- it is not known what was due
+    why           TEXT,                 -- reason why `due` is unknown
     PRIMARY KEY (model, session)
 ) WITHOUT ROWID;
 
@@ -194,7 +194,7 @@ CREATE TABLE segment (
     start_us   INTEGER,
     end_us     INTEGER,
     ticks      INTEGER NOT NULL,        -- sum over its records; 0 for aicpu
-    records    INTEGER                  -- how many, which stand together in its file; NULL where they do not
+    records    INTEGER                  -- their number if they stand together in the file, else NULL
 );
 CREATE INDEX segment_of_inference ON segment (inference);   -- placing segments in time
 CREATE INDEX segment_of_log ON segment (log, ordinal);      -- the segment to continue, or all to drop
@@ -254,16 +254,16 @@ INSERT INTO api_name VALUES
     (4, 'svp_acl_rt_synchronize_stream', 'runtime'),
     (5, 'svp_acl_ext_process_aicpu_task', 'ext');
 
--- What is not as it should be. `first` and `last` are byte offsets in the log, NULL where it is about no place in it.
+-- Losses and notes. `first` and `last` are byte offsets in the log, NULL where the entry is about no place in it.
 CREATE TABLE ledger_entry (
     entry   INTEGER PRIMARY KEY,
     session INTEGER NOT NULL REFERENCES session,
     job     INTEGER REFERENCES job,
     log     INTEGER REFERENCES log,
-    origin  TEXT NOT NULL,              -- content: follows from the log's bytes; ring: from its calls' times;
-                                        -- numbers: from those of a board's marks;
-                                        -- link: happened on the way; board: kept by the daemon;
-                                        -- sampling: from its model's picture counts; counters: from their values
+    origin  TEXT NOT NULL,              -- what the entry follows from. content: the log's bytes; ring: the
+                                        -- times of its calls; numbers: the numbers of a board's marks;
+                                        -- link: the transfer; board: the daemon's own list;
+                                        -- sampling: picture counts of a model; counters: their values
     grade   TEXT NOT NULL CHECK (grade IN ('loss', 'note')),
     reason  TEXT NOT NULL,
     detail  TEXT NOT NULL,
@@ -275,8 +275,8 @@ CREATE INDEX ledger_of_log ON ledger_entry (log);           -- replacing the ent
 
 CREATE INDEX ledger_of_job ON ledger_entry (job) WHERE log IS NULL; -- losses that have no name, notes about samples
 
--- What a board lost whether or not somebody listened. Its daemon tells it on every stream; here it is written once, by
--- the session that heard it first, with the newest figures. Each has its entry in the ledger.
+-- Losses that a board's daemon keeps and repeats on every stream, because nobody may have listened. Each has one row, of
+-- the session that heard it first, with the newest figures, and an entry in the ledger.
 CREATE TABLE kept_loss (
     board      INTEGER NOT NULL REFERENCES board,
     id         TEXT NOT NULL,           -- the daemon's number for it, 16 hexadecimal digits
@@ -289,21 +289,21 @@ CREATE TABLE kept_loss (
     PRIMARY KEY (board, id)
 ) WITHOUT ROWID;
 
--- Sessions whose records `profagent gc` deleted: what they held, and below what was known of it by then.
+-- Sessions whose records `profagent gc` deleted, and what they held.
 CREATE TABLE cleared_session (
     session    INTEGER PRIMARY KEY REFERENCES session,
     cleared_us INTEGER NOT NULL,        -- host wall clock
     inferences INTEGER NOT NULL,
     bytes      INTEGER NOT NULL,        -- of its JOBs' mirrored files
-    lake       TEXT                     -- where its records are; NULL: nowhere
+    lake       TEXT                     -- address of the lake that has its records; NULL for none
 );
 
--- The figures of a session, as `profagent stats` tells them, where they are to outlive its records.
+-- Figures of a session, as `profagent stats` shows them, stored where they are to outlive its records.
 CREATE TABLE figure (
     session INTEGER NOT NULL REFERENCES session,
     by      TEXT NOT NULL,              -- layer, type, model, segment, aicpu, api or step
-    place   INTEGER NOT NULL,           -- of the row, as they are shown
-    key     TEXT NOT NULL,              -- what the row is of: a JSON array of names
+    place   INTEGER NOT NULL,           -- position of the row in its table
+    key     TEXT NOT NULL,              -- subject of the row: a JSON array of names
     unit    TEXT NOT NULL,              -- us or ticks
     number  INTEGER NOT NULL,
     total   REAL,                       -- NULL, here and below: not known
@@ -332,21 +332,21 @@ CREATE TABLE figure_left_out (
 -- The views. What a column means stands above its view as `--   column  meaning`, or `--   column, column` where the
 -- names tell it; tools/make_reference.py prints it.
 -- Columns of several views:
---   session            the one that fetched it
---   board              its identity: a UUID or machine id; `import` for copied JOBs
+--   session            number of the session that fetched the row
+--   board              identity of the board: a UUID or machine id; `import` for copied JOBs
 --   stream_id          NULL where file names carry none
 --   batch_num          batch size compiled into the model
 --   input_pic_num      pictures of the inference
 --   current_pic_count  pictures that the model had executed before
---   layer_index        place in the model's layer table
+--   layer_index        index in the model's layer table
 --   layer_id           id of the first of the fused layers
 --   ori_layer_name     always NULL: no known file has the name before compilation
 --   layer_name         names of the fused layers, with `+` between
 --   layer_type         their types, likewise
---   figures            of the inference: `final`, `pending` or `partial`
+--   figures            state of the inference's figures: `final`, `pending` or `partial`
 --   job, device_id, model, model_id
 
--- JOBs whose figures are a session's: it was the first that had them, or fetched a record of them.
+-- JOBs whose figures belong to a session: it was the first that had the JOB, or it fetched a record of it.
 --   job  number of the JOB in the table `job`
 CREATE VIEW fetched_jobs AS
 SELECT s.session, s.job FROM session_job s
@@ -356,21 +356,21 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 -- Captures and imports.
 --   source              `record`, `watch`, `import` or `collect`
 --   address             where the board was reached, or the JOB directory
---   started_us          by the host's clock; of other tools' results when they ran, where they tell it
---   ended_us            likewise; NULL while `record` may continue it
---   simulated           1: the figures are invented
---   sdk_version         of the board; empty where it cannot be read
+--   started_us          by the host's clock; of another tool's results the time of its run, where known
+--   ended_us            likewise; NULL while `record` may continue the session
+--   simulated           1 if the board is simulated and the figures are invented
+--   sdk_version         the board's SDK; empty where it cannot be read
 --   labels              `key=value` pairs, separated by spaces
---   jobs                how many JOBs, and collections of other sources
+--   jobs                number of JOBs, and of collections of other sources
 --   losses              sum of `count` of its losses in the ledger
---   keeping             which inferences it keeps; NULL for all
---   sampled             inferences that the board sampled and it has; NULL while they come
---   due                 those, and what should have been sampled since the one before each
---   passed_over         sampled, and not kept on purpose
---   cleared_us          when `profagent gc` deleted its records; NULL where they are there
---   lake                the lake that has them since; NULL: none
---   counter_map_digest  of what that map makes of a record
---   complete            1: it has ended, nothing that existed is missing, and all that was asked for had come
+--   keeping             choice of inferences that the session stores; NULL for all
+--   sampled             inferences of the session that the board sampled; NULL while more may come
+--   due                 these, and the ones that should have been sampled before each; NULL if unknown
+--   passed_over         sampled inferences that were skipped on purpose
+--   cleared_us          time at which `profagent gc` deleted the records; NULL where they are here
+--   lake                address of the lake that has the deleted records; NULL for none
+--   counter_map_digest  digest of the counter map's effect on records
+--   complete            1 if the session has ended, nothing that existed is missing, and everything asked for had come
 --   session, hostname, daemon_version, counter_map, inferences, notes
 CREATE VIEW sessions AS
 SELECT s.session, b.identity AS board, b.hostname, s.source, s.address, s.started_us, s.ended_us, s.simulated,
@@ -397,12 +397,12 @@ LEFT JOIN (SELECT j.session, sum(g.sampled) AS sampled, CASE WHEN count(*) = cou
               OR EXISTS (SELECT 1 FROM sample x WHERE x.model = m.model AND x.session = j.session)
            GROUP BY j.session) f USING (session);
 
--- How captures followed their boards, in intervals that touch each other.
---   job       the JOB that alone was behind; NULL: it is about the board
+-- How captures followed their boards, in adjoining intervals.
+--   job       JOB that alone was behind; NULL for an interval of the board
 --   from_us   by the host's clock
 --   standing  `covered`; `behind`: much was still to come; `silent`: the link was open, and the board said nothing;
 --             `away`: there was no link; `connecting`: not yet; `paused`: the host's disk was full
---   detail    why, where that is known
+--   detail    the reason, where it is known
 --   to_us, duration_us
 CREATE VIEW coverage AS
 SELECT session, nullif(job_name, '') AS job, from_us, to_us, to_us - from_us AS duration_us, standing,
@@ -410,12 +410,12 @@ SELECT session, nullif(job_name, '') AS job, from_us, to_us, to_us - from_us AS 
 FROM coverage_interval;
 
 -- Sampled inferences.
---   load              0; 1 and more: the model was loaded again
---   cache_hit         of instructions, from `.done`
+--   load              0 for the first load of the model in its JOB, 1 and more for later ones
+--   cache_hit         hits of the instruction cache, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
 --   end_us            end of the last one
 --   online_batch_num  run-time batches, separated by commas
---   complete          1 when an aicore `.done` is there
+--   complete          1 if an aicore `.done` is here
 --   cache_miss, inference, why
 CREATE VIEW inferences AS
 SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -424,21 +424,21 @@ SELECT i.session, b.identity AS board, j.name AS job, i.device_id, m.name AS mod
 FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board);
 
 -- Records of aicore: a layer on the NPU, or several fused ones. The last eleven figures need a counter map, or another
--- tool's counters; nine of them are shares of the layer's time.
+-- tool's counters; nine of them are shares of the layer's time, from 0 to 1.
 --   segment      word 0xFC of the record
---   sequence     number in the segment, word 0x00
---   start_us     start of the segment + durations of the records before
+--   sequence     number of the record in its segment, word 0x00
+--   start_us     start of the segment + durations of its earlier records
 --   duration_us  ticks x 100 / MHz of `info.json`
 --   ticks        duration, word 0x04
---   mac_busy     0 to 1: cube instructions ran
---   mac_ppen     they worked effectively
+--   mac_busy     cube instructions ran
+--   mac_ppen     cube instructions worked effectively
 --   vec_busy     vector instructions ran
---   vec_ppen     they worked effectively
+--   vec_ppen     vector instructions worked effectively
 --   dstr         storing data to DDR
 --   dtrans       moving and transforming data inside
 --   dld          loading images and feature maps
 --   wld          loading weights
---   scalar       the scalar unit ran; other Ascend devices tell it, an SS928 does not
+--   scalar       the scalar unit ran; other Ascend devices have this counter, an SS928 has not
 --   ddr_read_bytes, ddr_write_bytes
 CREATE VIEW op_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -479,22 +479,22 @@ FROM part p CROSS JOIN log g USING (log) CROSS JOIN model m USING (model) CROSS 
 CROSS JOIN api r ON r.record BETWEEN p.part * 0x1000000 AND p.part * 0x1000000 + 0xFFFFFF LEFT JOIN api_name n USING (api)
 WHERE g.kind = 'acl_api';
 
--- What is not as it should be; `profagent ledger` explains the reasons.
---   job     NULL where it is about the session
---   log     file in the JOB; NULL where it is about the JOB
---   first   the place's first byte in the file; NULL where it is about no place
---   count   how many records, files, bytes or calls
+-- Losses and notes; `profagent ledger` explains the reasons.
+--   job     NULL where the entry is about the session
+--   log     file in the JOB; NULL where the entry is about the JOB
+--   first   first byte of the place in the file; NULL where the entry is about no place
+--   count   number of records, files, bytes or calls
 --   last, grade, reason, detail
 CREATE VIEW ledger AS
 SELECT e.session, j.name AS job, g.shown_path AS log, e.grade, e.reason, e.detail, e.first, e.last, e.count
 FROM ledger_entry e LEFT JOIN job j USING (job) LEFT JOIN log g USING (log);
 
--- How well the runtime sampled each model of a JOB, over all sessions, before any choice by `record`.
+-- How completely the runtime sampled each model of a JOB, over all sessions, before any choice by `record`.
 --   interval_from  `acl.json`, or `inferred` from picture counts
---   acl_json       the file on the board that told the interval
---   due            those that were sampled, and those that never came
---   passed_over    sampled, and not kept on purpose
---   why            it is not known what was due
+--   acl_json       file on the board that has the interval
+--   due            inferences that were sampled, and those that should have been and never came
+--   passed_over    sampled inferences that were skipped on purpose
+--   why            reason why `due` is unknown
 --   interval, sampled, late, never_came
 CREATE VIEW sampling_by_model AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id,
@@ -510,11 +510,11 @@ WHERE c.session IS NULL OR NOT EXISTS (SELECT 1 FROM sampling o WHERE o.model = 
                                        AND o.session NOT IN (SELECT session FROM cleared_session))
 GROUP BY m.model;
 
--- Neighbouring samples that are not the interval apart; none of a model that was loaded again.
+-- Neighbouring samples whose distance is not the interval; a model that was loaded again has no rows.
 --   pic_count_before  pictures before the earlier sample
---   inferences        from one to the other
---   late_by           inferences that the later one came late
---   never_came        samples between them that never came
+--   inferences        distance of the two samples, in inferences
+--   late_by           delay of the later sample, in inferences
+--   never_came        samples between the two that never came
 CREATE VIEW sample_gaps AS
 SELECT b.identity AS board, j.name AS job, m.name AS model, m.model_id, g.before AS pic_count_before,
        g.current_pic_count, g.inferences, g.inferences % g.interval AS late_by,
@@ -529,10 +529,10 @@ FROM (SELECT x.model, s.interval, x.current_pic_count, x.before,
 JOIN model m USING (model) JOIN job j USING (job) JOIN board b USING (board)
 WHERE g.inferences <> g.interval;
 
--- Losses that a board's daemon keeps because nobody may listen. Each is in `ledger` as well.
---   session  the one that heard it first
---   job      NULL where it is about the board
---   to_us    as far as is known
+-- Losses that a board's daemon keeps, because nobody may have listened. Each is in `ledger` as well.
+--   session  session that heard of the loss first
+--   job      NULL where the loss is about the board
+--   to_us    end of the loss, as far as is known
 --   id       the daemon's number for it, 16 hexadecimal digits
 --   from_us, reason, detail, lost_logs, lost_bytes
 CREATE VIEW kept_losses AS

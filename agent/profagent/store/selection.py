@@ -1,4 +1,4 @@
-"""Choosing inferences of a JOB, and streaming their records in the order of the exports' files.
+"""Choice of inferences of a JOB, with their records in the order of the exports' files.
 
 Records have no index on their inference. The choice is a temporary table; the records are one walk over the keys
 between the first and the last part that can hold them, sorted by SQLite, which spills to disk and not into memory.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """Which inferences: those of a picture count, of these each model's last ones; None leaves nothing out.
+    """Condition on inferences: a picture count, each model's last ones, or a time; None sets no condition.
 
-    Unless it is asked for by its picture count, one whose figures are not final is left out. `from_us` and `to_us`
-    choose those that ran between these moments of the board's clock.
-    `by_aicore` takes those as well of which all is known that the NPU recorded: `is_known` tells them apart.
+    An inference whose figures are not final is left out, unless it is named by its picture count. `from_us` and `to_us`
+    choose those that ran between these times of the board's clock. `by_aicore` also takes inferences whose NPU records
+    are complete: `is_known` tells them apart.
     """
 
     inference: int | None = None
@@ -37,10 +37,10 @@ class Choice(NamedTuple):
 
 
 class InferenceRow(NamedTuple):
-    """A chosen inference. `group` numbers device, model, model id and batch, `iter_id` all of its model's from 0.
+    """Chosen inference. `group` numbers device, model, model id and batch; `iter_id` numbers its model's from 0.
 
-    `load` is 0, and higher for a model that was loaded again under the same name. `is_known`: its figures are final, or
-    it was asked for by its picture count.
+    `load` is 0, and higher for a model that was loaded again under the same name. `is_known` is 1 if its figures are
+    final, or it was named by its picture count.
     """
 
     position: int
@@ -62,7 +62,7 @@ class InferenceRow(NamedTuple):
     is_known: int
 
 
-# All that the NPU recorded of it is here, and when that was.
+# SQL condition: all NPU records of the inference are here, and their time is known.
 _HAS_AICORE = """((:clockless OR (SELECT frequency_mhz FROM job WHERE job = :job) IS NOT NULL) AND EXISTS (
     SELECT 1 FROM segment g JOIN log l USING (log)
     WHERE g.inference = numbered.inference AND g.kind = 'aicore' AND l.whole > numbered.load))"""
@@ -96,7 +96,7 @@ SELECT position, file, iter_id, device_id, model, name, model_id, stream_id, bat
        current_pic_count, load, start_us, cache_hit, cache_miss, ticks, is_known
 FROM chosen ORDER BY position
 """
-# Several inferences as one: what they do not share is not known.
+# Several inferences as one row: a column on which they differ is NULL.
 _GROUPS = """
 SELECT file, file, min(iter_id), device_id, model, name, model_id,
        CASE WHEN count(DISTINCT ifnull(stream_id, -1)) = 1 THEN min(stream_id) END,
@@ -108,14 +108,14 @@ FROM chosen GROUP BY file ORDER BY file
 
 
 class Selection:
-    """The chosen inferences of a scope; a connection holds one selection at a time."""
+    """Chosen inferences of a scope. A connection holds one selection at a time."""
 
     def __init__(self, connection: Running) -> None:
         self._connection = connection
 
     @classmethod
     async def of(cls, connection: Running, scope: Scope, choice: Choice) -> Selection:
-        """Choose. UsageError when a picture count is asked for that no inference of the JOB has."""
+        """Choose inferences of a scope. Raises UsageError for a picture count that cannot be."""
         clockless = scope.job.frequency_mhz is None
         named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
         await connection.execute("DROP TABLE IF EXISTS temp.chosen")
@@ -125,23 +125,23 @@ class Selection:
         return cls(connection)
 
     async def count(self) -> int:
-        """How many were chosen."""
+        """Return the number of chosen inferences."""
         (count,) = await fetched_one(self._connection, "SELECT count(*) FROM chosen")
         return int(count)
 
     async def inferences(self) -> AsyncIterator[InferenceRow]:
-        """The chosen inferences by position: by device, model, model id, batch, and then in the order they ran."""
+        """Yield the chosen inferences by position: by device, model, model id, batch, and in the order they ran."""
         async for page in pages(self._connection, _CHOSEN):
             for row in map(InferenceRow._make, page):
-                # From 2^63 on it is a text in the database.
+                # A count from 2^63 on is a text in the database.
                 yield row._replace(current_pic_count=int(row.current_pic_count))
 
     async def groups(self) -> list[InferenceRow]:
-        """All chosen inferences of a device, model, model id and batch as one; `position` is the group."""
+        """Return the chosen inferences of each device, model, model id and batch as one; `position` is the group."""
         return list(map(InferenceRow._make, await fetched(self._connection, _GROUPS)))
 
     async def earliest_us(self) -> float | None:
-        """The first moment that the chosen inferences know of."""
+        """Return the earliest known time of the chosen inferences in µs of the board's clock; None if unknown."""
         known: list[float | None] = [*await fetched_one(self._connection, _EARLIEST)]
         known.append(await self._connection.run(_earliest_on_cpu))
         return min((time for time in known if time is not None), default=None)
@@ -154,7 +154,7 @@ def _earliest_on_cpu(connection: sqlite3.Connection) -> float | None:
 
 
 def _as_stored(picture_count: int) -> int | str:
-    """A picture count as the database holds it (an integer of SQLite has 63 bits)."""
+    """Return a picture count as the database holds it: an integer of SQLite has 63 bits."""
     if not 0 <= picture_count < 2**64:
         raise UsageError(f"no picture count can be {picture_count}", hint="`profagent show` tells those of the JOB")
     return picture_count if picture_count < 2**63 else str(picture_count)

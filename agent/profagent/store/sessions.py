@@ -1,4 +1,4 @@
-"""Sessions of a workspace: their labels, beginning one, going on with one, and letting go of its records."""
+"""Sessions of a workspace: their labels, how one begins or is continued, and how its records are deleted."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ if TYPE_CHECKING:
 
 _ROW = "key, number, total, mean, median, mad, p95, p99, max, share, bound, in_inference, about"
 _AS_NEW = "generation = 0, offset = 0, complete = 2, digest = NULL, kept = 1"
-# What is left of a JOB. Logs that the ledger speaks of stay, as if nothing of them had come yet, and which samples
-# came. What was said stays as it is, whatever comes of the JOB later.
-_LEFT = (
+# Statements that follow the deletion of a JOB's records. Logs that the ledger names stay, as if nothing of them had
+# come yet, and so does the list of samples. Entries of the ledger stay as they are, whatever comes of the JOB later.
+_CLEAR_JOB = (
     "UPDATE sample SET session = NULL WHERE model IN (SELECT model FROM model WHERE job = ?)",
     "DELETE FROM log WHERE job = ? AND log NOT IN (SELECT log FROM ledger_entry WHERE log IS NOT NULL)",
     f"UPDATE log SET {_AS_NEW} WHERE job = ?",  # noqa: S608 - a constant
     "UPDATE ledger_entry SET origin = 'cleared' WHERE job = ? AND origin <> 'board'",
 )
-# A JOB that came again is the next session's, though it may have no whole record.
+# JOBs by session. A JOB that came again after it was cleared belongs to the next session, even without a complete
+# record.
 _FETCHED = (
     "SELECT session, job FROM fetched_jobs UNION SELECT min(session), job FROM session_job"
     " WHERE session NOT IN (SELECT session FROM cleared_session) GROUP BY job"
 )
 
 
-# The identity of the board that a JOB was copied from, where nobody said which one.
+# Identity of the board of an imported JOB, where nobody named one.
 NO_BOARD = "import"
 
 
 class HeldSession(NamedTuple):
-    """A session that still has its records; `jobs` are those that it fetched, `bytes` their mirrored files'."""
+    """Session whose records are in the database; `jobs` are those it fetched, `bytes` the size of their mirrors."""
 
     session: int
     board: str
@@ -57,7 +58,7 @@ class HeldSession(NamedTuple):
 
 
 async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
-    """The sessions that have not been cleared, oldest first."""
+    """Return the sessions that have not been cleared, oldest first."""
     sizes: dict[int, int] = dict(await fetched(connection, "SELECT job, sum(offset) FROM log GROUP BY job"))
     jobs: dict[int, set[int]] = {}
     for session, job in await fetched(connection, _FETCHED):
@@ -77,9 +78,9 @@ async def held_sessions(connection: aiosqlite.Connection) -> list[HeldSession]:
 def clear_sessions(
     connection: sqlite3.Connection, sessions: Sequence[HeldSession], cleared_us: int, lake: str | None
 ) -> None:
-    """Delete the records of sessions that share their JOBs with no other; the caller has a transaction open.
+    """Delete the records of sessions that share their JOBs with no other, in the caller's transaction.
 
-    `lake` is the address of the one that has them.
+    `lake` is the address of the lake that has these records, None where none has.
     """
     connection.executemany(
         "INSERT INTO cleared_session SELECT ?1, ?2, count(*), ?3, ?4 FROM inference WHERE session = ?1",
@@ -90,7 +91,7 @@ def clear_sessions(
 
 
 async def cleared_jobs(connection: aiosqlite.Connection) -> list[tuple[Any, ...]]:
-    """Boards and names of JOBs that were cleared and of which nothing has come since: the mirror keeps none of them."""
+    """Return board and name of each cleared JOB that has not come again: the mirror keeps none of its files."""
     return await fetched(
         connection,
         "SELECT b.identity, j.name FROM job j JOIN board b USING (board)"
@@ -100,12 +101,12 @@ async def cleared_jobs(connection: aiosqlite.Connection) -> list[tuple[Any, ...]
 
 
 async def is_cleared(connection: aiosqlite.Connection, session: int) -> bool:
-    """Whether the session's records were deleted."""
+    """Return True if the session's records were deleted."""
     return bool(await fetched(connection, "SELECT 1 FROM cleared_session WHERE session = ?", (session,)))
 
 
 async def require_records(connection: aiosqlite.Connection, session: int) -> None:
-    """Raise UsageError when the session's records were deleted."""
+    """Raise UsageError if the session's records were deleted."""
     if await is_cleared(connection, session):
         lake = await lake_of(connection, session)
         raise UsageError(
@@ -116,7 +117,7 @@ async def require_records(connection: aiosqlite.Connection, session: int) -> Non
 
 
 async def lake_of(connection: aiosqlite.Connection, session: int) -> str | None:
-    """Return the address of the lake that alone has the records of a session."""
+    """Return the address of the lake that alone has the records of a session; None if there is no such lake."""
     rows = await fetched(connection, "SELECT lake FROM cleared_session WHERE session = ?", (session,))
     return rows[0][0] if rows else None
 
@@ -126,7 +127,7 @@ def _clear_job(connection: sqlite3.Connection, job: int) -> None:
     delete_below(connection, "log", f"job = {job}")
     delete_below(connection, "inference", of_job)
     connection.execute(f"DELETE FROM inference WHERE {of_job}")  # noqa: S608 - as above
-    for statement in _LEFT:
+    for statement in _CLEAR_JOB:
         connection.execute(statement, (job,))
 
 
@@ -136,10 +137,10 @@ def write_figures(
     rows: Iterable[tuple[Any, ...]],
     left_out: Sequence[tuple[str, int, int]],
 ) -> None:
-    """Keep a session's figures in place of those kept before.
+    """Store a session's figures in place of earlier ones.
 
-    A row: what it is by, its place, the unit, the key, and the columns behind it; `left_out`: model, its inferences,
-    those left out.
+    A row is the kind (`by`), place, unit, key, and the columns of the table behind them; `left_out` has rows of model,
+    inferences, and how many of these were left out.
     """
     for table in ("figure", "figure_left_out"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608 - one of two names
@@ -151,7 +152,7 @@ def write_figures(
 
 
 async def figures_of_session(connection: aiosqlite.Connection, session: int, by: str) -> list[tuple[Any, ...]]:
-    """The figures that were kept: unit, key, number to max, share, bound, time in an inference, and of a model."""
+    """Return the stored figures of a session: unit, key, number to max, share, bound, time in an inference, about."""
     rows = await fetched(
         connection,
         f"SELECT unit, {_ROW} FROM figure WHERE session = ? AND by = ? ORDER BY place",  # noqa: S608 - constants
@@ -161,7 +162,7 @@ async def figures_of_session(connection: aiosqlite.Connection, session: int, by:
 
 
 async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tuple[str, int, int]]:
-    """Each model, its inferences, and how many of them the figures leave out."""
+    """Return by model the number of inferences, and how many of them the figures leave out."""
     rows = await fetched(
         connection,
         "SELECT model, inferences, left_out FROM figure_left_out WHERE session = ? ORDER BY model",
@@ -171,15 +172,15 @@ async def left_out_of(connection: aiosqlite.Connection, session: int) -> list[tu
 
 
 FORMS = "label=KEY, label=KEY=VALUE, board=NAME, sdk=VERSION, frequency=MHZ or source=record|watch|import|collect"
-# What a session is to have.
+# Predicate on a row of `all_sessions`.
 Condition = Callable[[Mapping[str, Any]], bool]
 _VALUES: dict[str, Callable[[Mapping[str, Any]], Iterable[str]]] = {
     "source": lambda session: (session["source"],),
     "sdk": lambda session: (session["sdk_version"],),
     "frequency": lambda session: map(str, session["frequencies_mhz"]),
 }
-# The marker may have come with another session, which named the JOB's counter map.
-# One that is not complete goes on only while none came after it: what it lacks may be there since.
+# The newest session that a capture may continue. A session that ended incomplete is continued only if none came after
+# it: what it lacks may have come since. A simulated one may have got its counter map from another session's marker.
 _UNFINISHED = (
     "SELECT max(session) FROM session s WHERE board = ?1 AND source = ?2 AND (ended_us IS NULL OR session ="
     " (SELECT max(session) FROM session WHERE board = ?1 AND source = ?2) AND EXISTS (SELECT 1 FROM ledger_entry e"
@@ -195,12 +196,12 @@ _OF_JOB = (
 
 
 def labels_of(texts: Iterable[str]) -> dict[str, str]:
-    """Labels from `key=value`, of a key the last; UsageError for what is none."""
+    """Return labels from texts `key=value`; of a repeated key the last wins. Raises UsageError."""
     return dict(_label(text) for text in texts)
 
 
 def condition_of(text: str) -> Condition:
-    """A condition in one of FORMS; UsageError for what is none."""
+    """Return the condition that a text in one of FORMS states. Raises UsageError."""
     name, _, rest = text.partition("=")
     if name == "label" and LABEL_KEY.fullmatch(rest.partition("=")[0]):
         key, separator, value = rest.partition("=")
@@ -218,7 +219,10 @@ def condition_of(text: str) -> Condition:
 
 
 def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
-    """Return True if a session of `all_sessions` fits all; a board is its name, its host's or its identity."""
+    """Return True if a session of `all_sessions` meets all conditions.
+
+    A board is named by its name, its host's name or its identity.
+    """
     return all(holds(session) for holds in conditions)
 
 
@@ -234,9 +238,9 @@ def _label(text: str) -> tuple[str, str]:
 
 
 class MapUsed(NamedTuple):
-    """The counter map that a session's records are decoded with, by name and by digest; None and None without one.
+    """Counter map with which a session's records are decoded, by name and digest; None and None without one.
 
-    `likely` names the counters that it is not certain of, with commas between; None where there is none.
+    `likely` names its uncertain counters with commas between; None where there is none.
     """
 
     name: str | None = None
@@ -245,7 +249,7 @@ class MapUsed(NamedTuple):
 
     @staticmethod
     def of(counter_map: CounterMap | None) -> MapUsed:
-        """A map as sessions name it."""
+        """Return the reference to a map that sessions store."""
         if counter_map is None:
             return NO_MAP
         return MapUsed(counter_map.name, counter_map.fingerprint, ",".join(counter_map.likely) or None)
@@ -256,10 +260,10 @@ NO_MAP = MapUsed()
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """What is known when a capture begins. Times are host wall-clock microseconds.
+    """Facts at the beginning of a capture. Times are host wall-clock microseconds.
 
-    `job` is an import's: it goes on with the session that has this JOB of the board. `peak_bytes_per_s` is what the
-    board's memory can move at most.
+    An import sets `job`, to continue the session that has this JOB of the board. `peak_bytes_per_s` is the largest
+    transfer rate of the board's memory.
     """
 
     identity: str
@@ -280,16 +284,16 @@ class SessionStart:
 
 
 def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[int, int]:
-    """The numbers of the session and of its board.
+    """Begin a session or continue one; return its number and its board's.
 
-    A session of the same board and source that did not end, or was not complete and is the newest, goes on, unless it
+    A session of the same board and source is continued if it did not end, or is the newest and incomplete, unless it
     has another counter map, keeps other inferences, or has another value of a label.
     """
     with transaction(connection):
         board = _board_of(connection, start)
         session = _to_go_on_with(connection, board, start) or _add(connection, board, start)
         if start.job:
-            # An import that is interrupted is found again by its JOB.
+            # Joined at once, so that an import that is interrupted finds its session again by the JOB.
             join_job(connection, session, board, start.job, start.address)
             connection.execute("UPDATE session SET ended_us = NULL WHERE session = ?", (session,))
         _label_session(connection, session, start.labels)
@@ -297,7 +301,7 @@ def begin_session(connection: sqlite3.Connection, start: SessionStart) -> tuple[
 
 
 def add_ended_session(connection: sqlite3.Connection, start: SessionStart, ended_us: int) -> tuple[int, int]:
-    """Add a session that is over, in the transaction that is open; returns its number and its board's."""
+    """Add a session that is over, in the open transaction; return its number and its board's."""
     board = _board_of(connection, start)
     session = _add(connection, board, start)
     connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, session))

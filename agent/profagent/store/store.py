@@ -1,6 +1,7 @@
-"""The store: one database and one connection that writes it, for any number of sessions at a time.
+"""The store: one database and the one connection that writes it, for any number of sessions at a time.
 
-A batch is one transaction of few statements. Batches that wait for each other share one, and its wait for the disk.
+A batch is one transaction of few statements. Batches that wait at the same time share a transaction, and so one wait
+for the disk.
 """
 
 from __future__ import annotations
@@ -42,25 +43,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A log that is gone from the board keeps the digest that the board vouched for.
+# Logs that may still change. One that was removed from the board keeps the digest that the board vouched for, and is
+# settled.
 _UNSETTLED = (
     "SELECT path FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete <> 1 AND digest IS NULL"
     " AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
+# Logs of inferences whose figures are pending: their completeness has to be decided from the mirror once more.
 _UNJUDGED = (
     "SELECT DISTINCT l.path FROM job JOIN model m USING (job) JOIN inference i USING (model) JOIN segment g"
     " USING (inference) JOIN log l USING (log) WHERE board = ? AND job.name = ? AND i.figures = 'pending'"
 )
+# `.done` files whose data log has no bytes here; the 5 is the length of the suffix.
 _ORPHANS = (
     "SELECT d.path FROM log d JOIN job USING (job) WHERE board = ? AND job.name = ? AND d.kind = 'done'"
     " AND d.generation > 0 AND NOT EXISTS (SELECT 1 FROM log x"
     " WHERE x.job = d.job AND x.path = substr(d.path, 1, length(d.path) - 5) AND x.generation > 0)"
 )
+# Data logs that were still growing when they were last committed.
 _BEGUN = (
     "SELECT path, offset FROM log JOIN job USING (job) WHERE board = ? AND job.name = ? AND complete = 0 AND kept"
     " AND kind IN ('aicore', 'aicpu', 'acl_api')"
 )
-# What an end settles and finds is of models: a board may have any number of JOBs of which nothing came.
+# Only JOBs with models have anything to settle at the end: a board may have any number of JOBs without one.
 _WITH_MODELS = (
     "SELECT job, caught_up, state FROM session_job JOIN job USING (job) WHERE session = ?"
     " AND EXISTS (SELECT 1 FROM model WHERE model.job = session_job.job)"
@@ -70,9 +75,9 @@ _COMMITTED = (
     " WHERE j.board = ? AND l.kind IN ('aicore', 'aicpu', 'acl_api')"
 )
 _AT_PATH = f"{_COMMITTED} AND j.name = ? AND l.path = ?"
-# What was removed may have been made anew for a while, and need not come again.
+# A removed log may have been created anew for a while, and need not come again.
 _UNFINISHED = f"{_COMMITTED} AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
-# As the board's daemon sees it (format page 1): calls that are complete tell an unloading, empty logs are no matter.
+# The daemon's own rule (format page 1): complete calls prove that the model was unloaded; empty logs do not count.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
     " WHERE board = ? AND job.name = ? AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"
@@ -80,6 +85,7 @@ _FINISHED = (
     " AND NOT EXISTS (SELECT 1 FROM l WHERE kind <> 'net_info' AND NOT is_complete AND (offset > 0 OR"
     " kind = 'acl_api' AND model IN (SELECT model FROM l WHERE kind = 'net_info')))"
 )
+# The resume position and the digest of each log that a page of the board's announcement names.
 _HELD = (
     "SELECT path, generation, offset, complete = 1, digest FROM log"
     " WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({})"
@@ -92,7 +98,7 @@ _FINAL = (
 
 
 class HeldLog(NamedTuple):
-    """What the database says of a log: its bytes up to `offset` are in the mirror; a complete one has a digest."""
+    """State of a log in the database. Its bytes up to `offset` are in the mirror; a complete log has a digest."""
 
     generation: int
     offset: int
@@ -101,7 +107,7 @@ class HeldLog(NamedTuple):
 
 
 class HeldJob(NamedTuple):
-    """What the database says of a JOB that was on its board when it was last told of."""
+    """Stored state of a JOB that was on its board at the last contact."""
 
     name: str
     directory: str
@@ -110,7 +116,7 @@ class HeldJob(NamedTuple):
 
 
 class CommittedLog(NamedTuple):
-    """What is committed of a data log."""
+    """Committed position of a data log: its generation and its offset in bytes."""
 
     job: str
     path: str
@@ -120,35 +126,43 @@ class CommittedLog(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A session's changes that wait to be written; `error` is why they could not be."""
+    """Changes of a session that wait for the writer. `error` is the reason why they could not be written."""
 
+    # Number of the session and of its board.
     session: int
     board: int
+    # The batches, emptied once they are written: the writing thread would keep them in memory.
     changes: Sequence[JobChanges]
+    # True as soon as a transaction has decided about these changes, committed or not.
     is_done: bool = False
     applied: Sequence[Applied] = ()
     error: Exception | None = None
 
 
 class Store:
-    """The writing side of a database. Use as an asynchronous context manager; it owns its connection."""
+    """Writing side of a database, an asynchronous context manager that owns its connection."""
 
     def __init__(self, file: Path | None, *, durable: bool = True) -> None:
-        """`durable` False is for a database that is thrown away when its writing is interrupted.
+        """Set the file; `durable` False is for a database that is thrown away when its writing is interrupted.
 
-        Without a file it is in memory, and bounded: it has what decides about figures, and records only of inferences
-        whose figures are not final. The oldest inferences go where there are too many.
+        Without a file the database is in memory, and bounded: it has everything that decides about figures, but records
+        only of inferences whose figures are not final. The oldest inferences are deleted where there are too many.
         """
         self.file, self._durable = file, durable
+        # Owns the connection between __aenter__ and __aexit__.
         self._opened = AsyncExitStack()
+        # The one connection that writes, None outside of the context.
         self._connection: Running | None = None
-        self._turn = asyncio.Lock()  # of those that write batches: others gather meanwhile
+        # Held by the task that writes. Tasks that wait for it have their changes in `_waiting`, and the next holder
+        # writes all of these.
+        self._turn = asyncio.Lock()
+        # Changes that no transaction has taken yet, in the order of their calls.
         self._waiting: list[_Waiting] = []
-        # Where each board that a session was begun of was reached, by the board's identity.
+        # Addresses of the boards that have a session here, by the board's identity. A board has one writer.
         self._addresses: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
-        """Open the database; StoreError when that fails."""
+        """Open the database. Raises StoreError."""
         scripts = (*schemas(), counters.SCHEMA, marks.SCHEMA)
         opening = (
             in_memory(scripts) if self.file is None else writing(self.file, durable=self._durable, scripts=scripts)
@@ -158,32 +172,35 @@ class Store:
 
     async def __aexit__(self, *_: object) -> None:
         """Close the connection."""
+        # A second cancellation must not leave the connection's thread behind, so the closing runs to its end.
         await finished(asyncio.create_task(self._opened.aclose()))
         self._connection = None
 
     async def begin(self, start: SessionStart) -> StoredSession:
-        """Begin a session, or go on with the board's unfinished one.
+        """Begin a session, or continue the board's unfinished one, and return it.
 
-        Raises SameBoardError when one of this board was begun before: its rows have one writer.
+        Raises SameBoardError if this store has begun a session of the same board before: its rows have one writer.
         """
         self.check_board(start.identity, start.address)
         self._addresses[start.identity] = start.address
         try:
             session, board = await self.run(lambda connection: begin_session(connection, start))
+        # A begin that failed or was cancelled leaves the board free for another attempt.
         except BaseException:
             del self._addresses[start.identity]
             raise
         return StoredSession(self, session, board, start.peak_bytes_per_s)
 
     def check_board(self, identity: str, address: str) -> None:
-        """Raise SameBoardError where a session of the board was begun by this store."""
+        """Raise SameBoardError if this store has begun a session of the board."""
         if identity in self._addresses:
             raise SameBoardError(address, self._addresses[identity], identity)
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Let a function have the connection, and let it finish; what SQLite refuses raises StoreError.
+        """Call a function with the connection on its thread, wait for its end, and return its result.
 
-        Its thread puts batches into mirrors, too: two that work change places at each call of the system.
+        Raises StoreError for what SQLite refuses. The same thread writes batches into mirrors: two busy threads would
+        change places at each system call.
         """
         assert self._connection is not None, "used outside of its context"
         try:
@@ -196,7 +213,7 @@ class Store:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Running]:
-        """Yield a connection to read what is committed. Raises StoreError."""
+        """Yield a connection that reads what is committed. Raises StoreError."""
         if self.file is None:
             assert self._connection is not None, "used outside of its context"
             yield self._connection
@@ -205,30 +222,31 @@ class Store:
                 yield connection
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a query of the writing side, or a statement outside of the records, in a transaction of its own."""
+        """Return the rows of a query on the writing connection, or run one statement in a transaction of its own."""
         return await self.run(lambda connection: connection.execute(sql, parameters).fetchall())
 
     async def write(self, session: int, board: int, changes: Sequence[JobChanges]) -> Sequence[Applied]:
-        """Write changes in one durable transaction, which others that wait may share; returns what became of them.
+        """Write changes in one durable transaction, which other waiting tasks may share; return what the writer judged.
 
-        Where the transaction fails that all share, each has one of its own, and fails or not by itself.
+        If the shared transaction fails, each task's changes get a transaction of their own, and succeed or fail alone.
         """
-        asked = _Waiting(session, board, changes)
-        self._waiting.append(asked)
+        own = _Waiting(session, board, changes)
+        self._waiting.append(own)
         async with self._turn:
-            if not asked.is_done:
+            if not own.is_done:
+                # Taken before the first await, so that no task's changes are written twice.
                 together, self._waiting = self._waiting, []
                 await self.run(partial(_write_together, together=together, keeps_records=self.file is not None))
-        if isinstance(asked.error, sqlite3.Error):
-            raise self._refused(asked.error) from asked.error
-        if asked.error is not None:
-            raise asked.error
-        # As of its changes: the thread would keep them in memory.
-        applied, asked.applied = asked.applied, ()
+        if isinstance(own.error, sqlite3.Error):
+            raise self._refused(own.error) from own.error
+        if own.error is not None:
+            raise own.error
+        # The thread's last job refers to this object, and would keep the result in memory as it would the changes.
+        applied, own.applied = own.applied, ()
         return applied
 
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
-        """Have the ledger say what cannot be of the counters of a session's JOBs, as they are now."""
+        """Replace the ledger's entries about implausible counters of a session's JOBs by those that hold now."""
         for (job,) in await self.query("SELECT job FROM session_job WHERE session = ?", (session,)):
             async with self.reading() as reader:
                 odd = await counters.implausible_counters(reader, job, peak_bytes_per_s)
@@ -255,30 +273,32 @@ def _is_written(connection: sqlite3.Connection, together: Sequence[_Waiting], *,
             return False
         together[0].error = error
     for each in together:
-        # The thread remembers what it did last, which would keep a whole batch in memory.
+        # The connection's thread keeps its last job, and with it would keep a whole batch in memory.
         each.is_done, each.changes = True, ()
     return True
 
 
 class StoredSession:
-    """A session of a store; `number` is its own, `board` its board's."""
+    """Session of a store. `number` is the session's number, `board` that of its board."""
 
     def __init__(self, store: Store, number: int, board: int, peak_bytes_per_s: float) -> None:
         self.number, self.board, self._store = number, board, store
         self._peak = peak_bytes_per_s
 
     async def apply(self, changes: Sequence[JobChanges]) -> Sequence[Applied]:
-        """Write changes in one durable transaction; then what follows from all of a JOB that has ended with them.
+        """Write changes in one durable transaction; return each batch's Applied.
 
-        Returns what has become of each batch.
+        JOBs that have ended with these changes get their findings afterwards: sampling, counters and full rings.
         """
+        # The findings have transactions of their own behind this one: they need all rows of a JOB, and nobody waits for
+        # them to acknowledge the bytes.
         applied = await self._store.write(self.number, self.board, changes)
         ended = [each.job for each in changes if each.caught_up and each.state in ENDED_STATES]
         await self._note_findings([await self._of_job("job", name) for name in ended], has_ended=True)
         return applied
 
     async def end(self, ended_us: int) -> None:
-        """Mark the session as finished: what is pending stays unknown, unless a later one goes on with its JOB."""
+        """Mark the session as ended: pending figures become partial, unless a later session continues their JOB."""
         jobs = await self._store.query(_WITH_MODELS, (self.number,))
 
         def end(connection: sqlite3.Connection) -> None:
@@ -289,11 +309,12 @@ class StoredSession:
                 connection.execute("UPDATE session SET ended_us = ? WHERE session = ?", (ended_us, self.number))
 
         await self._store.run(end)
+        # JOBs that had ended before got their findings then, and those stay.
         left = [job for job, caught_up, state in jobs if not (caught_up and state in ENDED_STATES)]
         await self._note_findings(left, has_ended=False)
 
     async def held(self, job: str, paths: Sequence[str]) -> dict[str, HeldLog]:
-        """What is stored of these logs; those that are not known are left out."""
+        """Return what is stored of these logs, by path; unknown logs are left out."""
         stored = [path_to_sql(path) for path in paths]
         rows = await self._store.run(lambda connection: fetched_of(connection, _HELD, (self.board, job), stored))
         return {
@@ -302,33 +323,33 @@ class StoredSession:
         }
 
     async def unsettled_logs(self, job: str) -> list[str]:
-        """Data logs of a JOB that the board never vouched for."""
+        """Return the paths of a JOB's data logs that the board never vouched for."""
         return await self._paths(_UNSETTLED, job)
 
     async def unjudged_logs(self, job: str) -> list[str]:
-        """Logs of a JOB's inferences of which it is not known whether they are whole."""
+        """Return the paths of the logs of a JOB's inferences whose figures are pending."""
         return await self._paths(_UNJUDGED, job)
 
     async def orphan_dones(self, job: str) -> list[str]:
-        """`.done` files of a JOB that have no data beside them."""
+        """Return the paths of a JOB's `.done` files that have no data log beside them."""
         return await self._paths(_ORPHANS, job)
 
     async def begun_logs(self, job: str) -> dict[str, int]:
-        """Data logs of a JOB of which more was to come, with their committed bytes."""
+        """Return the committed bytes of a JOB's incomplete data logs, by path."""
         rows = await self._store.query(_BEGUN, (self.board, job))
         return {path_from_sql(path): offset for path, offset in rows}
 
     async def has_finished(self, job: str) -> bool:
-        """Whether everything that the JOB is expected to hold is complete."""
+        """Return True if everything that the JOB is expected to hold is complete."""
         return bool((await self._store.query(_FINISHED, (self.board, job)))[0][0])
 
     async def unfinished_logs(self) -> list[CommittedLog]:
-        """The board's data logs that it never vouched for."""
+        """Return the board's data logs that it never vouched for, of all JOBs."""
         rows = await self._store.query(_UNFINISHED, (self.board,))
         return [CommittedLog(job, path_from_sql(path), *committed) for job, path, *committed in rows]
 
     async def committed_logs(self, logs: Iterable[tuple[str, str]]) -> list[CommittedLog]:
-        """Of data logs, given by JOB and path, what is committed; those that are not known are left out."""
+        """Return the committed positions of data logs, given by JOB and path; unknown logs are left out."""
         found: list[CommittedLog] = []
         for job, path in logs:
             rows = await self._store.query(_AT_PATH, (self.board, job, path_to_sql(path)))
@@ -336,35 +357,35 @@ class StoredSession:
         return found
 
     async def final_inferences(self, job: str) -> int:
-        """How many inferences of a JOB have come whole, whoever fetched them."""
+        """Return the number of a JOB's inferences whose records are all here, whichever session fetched them."""
         return int((await self._store.query(_FINAL, (self.board, job)))[0][0])
 
     async def copied_bytes(self, job: str) -> int:
-        """How many bytes of a JOB's logs are here."""
+        """Return the number of committed bytes of a JOB's logs."""
         sql = "SELECT ifnull(sum(offset), 0) FROM log JOIN job USING (job) WHERE board = ? AND job.name = ?"
         return int((await self._store.query(sql, (self.board, job)))[0][0])
 
     async def begun_jobs(self) -> set[str]:
-        """JOBs of which this session holds a part."""
+        """Return the names of the JOBs of which this session holds a part."""
         sql = "SELECT name FROM job JOIN session_job USING (job) WHERE session = ?"
         return {name for (name,) in await self._store.query(sql, (self.number,))}
 
     async def standing_jobs(self) -> list[HeldJob]:
-        """The board's JOBs that are not known to be removed from it."""
+        """Return the board's JOBs that are not known to be removed from it."""
         rows = await self._store.query(_STANDING, (self.board,))
         return [HeldJob(name, directory, state, bool(caught_up)) for name, directory, state, caught_up in rows]
 
     async def forget_standing(self, job: str) -> None:
-        """Note that the board has the JOB no longer, which does not make it one of the session's."""
+        """Mark a JOB as removed from the board; the JOB does not become one of this session's by that."""
         await self._store.query("UPDATE job SET state = 'removed' WHERE board = ? AND name = ?", (self.board, job))
 
     async def state_of(self, job: str) -> str | None:
-        """The JOB's state as it was last told; None of one that is not known."""
+        """Return the JOB's last known state; None for an unknown JOB."""
         state: str | None = await self._of_job("state", job)
         return state
 
     async def first_interval(self, job: str) -> int | None:
-        """The interval of the JOB's acl.json, as it was told first; None where it is not known."""
+        """Return the interval that the JOB's acl.json had when it was first read; None where it is unknown."""
         interval: int | None = await self._of_job("interval", job)
         return interval
 
@@ -378,22 +399,22 @@ class StoredSession:
         await self._store.run(write)
 
     async def add_clock_sample(self, host_us: int, offset_us: int, round_trip_us: int) -> None:
-        """Store the difference of the clocks."""
+        """Store one comparison of the board's clock with the host's."""
         row = (self.number, host_us, offset_us, round_trip_us)
         await self._store.query("INSERT INTO clock_sample VALUES (?, ?, ?, ?)", row)
 
     async def sampling(self) -> dict[str, Any]:
-        """How well its JOBs were sampled, as of now."""
+        """Return how well the session's JOBs were sampled so far."""
         async with self._store.reading() as connection:
             return await sampling_of(connection, self.number)
 
     async def has_recorded(self) -> bool:
-        """Return True if anything of a program came."""
+        """Return True if the session has any record of a program."""
         async with self._store.reading() as connection:
             return await has_recorded(connection, self.number)
 
     async def summary(self) -> dict[str, Any]:
-        """The session in figures, as of now."""
+        """Return the session's figures so far."""
         async with self._store.reading() as connection:
             return await session_summary(connection, self.number)
 
@@ -406,9 +427,9 @@ class StoredSession:
         return [path_from_sql(path) for (path,) in await self._store.query(sql, (self.board, job))]
 
     async def _note_findings(self, jobs: Sequence[int], *, has_ended: bool) -> None:
-        """Write what follows from all of each JOB's rows. It reads them while others may write."""
         if not jobs:
             return
+        # A reading connection of its own: these queries take long, and other sessions write meanwhile.
         async with self._store.reading() as connection:
             found = {job: await _findings(connection, job, self._peak, has_ended=has_ended) for job in jobs}
         for job, each in found.items():
@@ -416,9 +437,10 @@ class StoredSession:
 
 
 class Findings(NamedTuple):
-    """Results of looking at all rows of a JOB: its sampling by model and session, and entries of the ledger.
+    """Results of a look at all rows of a JOB: sampling by model and session, and entries of the ledger.
 
-    `rings` is None where they were not looked for.
+    `counters` has by session the checks that failed; `rings` by log the full rings of calls, None where nobody looked
+    for them.
     """
 
     samplings: dict[tuple[int, int], ModelSampling]
@@ -427,7 +449,7 @@ class Findings(NamedTuple):
 
 
 async def _findings(connection: Running, job: int, peak_bytes_per_s: float, *, has_ended: bool) -> Findings:
-    """Look at all rows of a JOB; for full rings only at its end: before, some calls are on their way."""
+    """Look at all rows of a JOB; for full rings only at its end: earlier, some calls are still on their way."""
     return Findings(
         await samplings_of(connection, job),
         await counters.implausible_counters(connection, job, peak_bytes_per_s),
@@ -448,7 +470,7 @@ def _write_findings(connection: sqlite3.Connection, session: int, job: int, foun
 def _write_samplings(
     connection: sqlite3.Connection, session: int, job: int, found: Mapping[tuple[int, int], ModelSampling]
 ) -> None:
-    """Write how a session sampled a JOB; of earlier ones only what was not known before: what was, stays."""
+    """Write how a session sampled a JOB. Earlier sessions' rows change only where they were unknown."""
     known = connection.execute(
         "SELECT model, session FROM sampling JOIN model USING (model) WHERE job = ? AND due IS NOT NULL", (job,)
     ).fetchall()

@@ -1,9 +1,9 @@
-"""The rows of chosen sessions in all tables, by the foreign keys that the schema declares.
+"""Rows of chosen sessions in all tables, by the foreign keys that the schema declares.
 
 A session names its board, and by `session_job` its JOBs. A row of any other table belongs to its session where the
 table requires one, else to the rows that its required references name: a layer to its model, a model to its JOB. A
 record belongs to the part that its key names. A reference that may be NULL makes no row belong to another. A new table
-of the schema or of a source needs nothing here.
+of the schema or of a source needs no code here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SESSIONS = "(SELECT value FROM json_each(:sessions))"
-# Rows that a session names itself, in place of those that would follow from a table's references.
+# Conditions for tables whose rows a session names itself, in place of those that would follow from references.
 _NAMED = {
     "session": f"session IN {_SESSIONS}",
     "board": f"board IN (SELECT board FROM {{database}}.session WHERE session IN {_SESSIONS})",  # noqa: S608 - names of the schema, as all below
@@ -43,15 +43,15 @@ _DECLARATIONS = """
 SELECT sql FROM source.sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'
 ORDER BY type = 'view', type <> 'table', rowid
 """
-# The key of records, of which `RECORDS_PER_PART` belong to a part.
+# Column that is the key of a record: RECORDS_PER_PART successive keys belong to one part.
 _RECORD = "record"
-# A board is the same board in every database.
+# A board keeps its identity in every database, so its row is matched by that and not by number.
 _BOARD, _IDENTITY = "board", "identity"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the schema: its columns, and the table that each column refers to."""
+    """Table of the schema: its columns, and the table to which each column refers."""
 
     name: str
     columns: tuple[str, ...]
@@ -64,14 +64,14 @@ class Table:
     is_constant: bool
 
     def owners(self) -> dict[str, str]:
-        """Return the columns that make a row belong to other rows, and the tables of these."""
+        """Return the columns that make a row belong to other rows, with the tables of these rows."""
         if _RECORD in self.columns:
             return {_RECORD: "part"}
         return {column: table for column, table in self.references.items() if column in self.required}
 
 
 def tables_of(connection: sqlite3.Connection, database: str = "main") -> dict[str, Table]:
-    """Return the tables of an attached database by name, each behind those that it refers to."""
+    """Return the tables of an attached database by name, each after those to which it refers."""
     sql = f"SELECT name FROM {database}.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"  # noqa: S608
     references = {
         name: {row[3]: row[2] for row in connection.execute(f"PRAGMA {database}.foreign_key_list({name})")}
@@ -87,7 +87,7 @@ def tables_of(connection: sqlite3.Connection, database: str = "main") -> dict[st
 
 
 def last_numbers(connection: sqlite3.Connection, database: str) -> dict[str, int]:
-    """Return by table the greatest number of a row, 0 without rows: those of copied rows come behind it."""
+    """Return by table the largest row number, 0 without rows: copied rows are numbered behind it."""
     return {
         table.name: connection.execute(f"SELECT ifnull(max({table.key}), 0) FROM {database}.{table.name}").fetchone()[0]  # noqa: S608
         for table in tables_of(connection, database).values()
@@ -96,10 +96,10 @@ def last_numbers(connection: sqlite3.Connection, database: str) -> dict[str, int
 
 
 def sharing(connection: sqlite3.Connection, database: str, session: int) -> list[int]:
-    """Return the sessions that a session shares JOBs with, and those that share with these, in order, with itself.
+    """Return the session and all others that share JOBs with it, directly or through one another, in order.
 
-    An inference is of the session that fetched its first record, and its further records may be of others: none of them
-    has a whole JOB by itself.
+    An inference belongs to the session that fetched its first record, while further records may belong to others: none
+    of these sessions has a whole JOB by itself.
     """
     return [number for (number,) in connection.execute(_SHARING.format(database=database), (session,))]
 
@@ -108,15 +108,16 @@ def sharing(connection: sqlite3.Connection, database: str, session: int) -> list
 def copied(
     database: Path, target: str, session: int, without: Collection[str] = ()
 ) -> Iterator[tuple[sqlite3.Connection, list[int]]]:
-    """Give a new database with all rows of a session and of those that it shares JOBs with, and their numbers.
+    """Yield a new database with all rows of a session and of those that share JOBs with it, and their numbers.
 
-    `target` is its file. Rows keep their numbers; tables `without` have none. What is written meanwhile is in the same
-    transaction.
+    `target` is the URI of its file. Rows keep their numbers; tables in `without` stay empty. What the caller writes is
+    part of the same transaction.
     """
     with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as connection:
         for pragma in (f"page_size = {PAGE_BYTES}", "journal_mode = OFF", "synchronous = OFF"):
             connection.execute(f"PRAGMA {pragma}")
         connection.execute("ATTACH ? AS source", (read_only(database),))
+        # One read transaction for all tables: they are copied from one state of the source.
         connection.execute("BEGIN")
         for (sql,) in connection.execute(_DECLARATIONS).fetchall():
             connection.execute(sql)
@@ -130,11 +131,11 @@ def copied(
 def copy_sessions(
     connection: sqlite3.Connection, source: str, target: str, sessions: Collection[int], without: Collection[str] = ()
 ) -> None:
-    """Copy all rows of sessions between two attached databases of one schema, in the transaction that is open.
+    """Copy all rows of sessions between two attached databases of one schema, in the open transaction.
 
-    Rows are numbered anew behind those of the target, and so keep their numbers where it is empty. A board that the
-    target has is not copied. A reference that may be NULL is so where its row is not copied. Tables `without` are left
-    out.
+    Rows get new numbers behind those of the target, and so keep their numbers where it is empty. A board that the
+    target has is not copied. A reference that may be NULL becomes NULL if its row is not copied. Tables in `without`
+    are left out.
     """
     tables = tables_of(connection, source)
     last = last_numbers(connection, target)
@@ -151,7 +152,7 @@ def copy_sessions(
 
 
 def digests_of(connection: sqlite3.Connection, sessions: Collection[int], *owners: str) -> dict[str, tuple[int, str]]:
-    """Return by table how many rows of sessions it has, and their digest: of `owners` and what belongs to them."""
+    """Return by table the number of rows of sessions and their digest, for `owners` and everything below them."""
     tables = tables_of(connection)
     below = {*owners}
     for each in tables.values():
@@ -164,14 +165,14 @@ def digests_of(connection: sqlite3.Connection, sessions: Collection[int], *owner
         digest, count = hashlib.blake2b(digest_size=16), 0
         while rows := cursor.fetchmany(ROWS_PER_PAGE):
             count += len(rows)
-            # Version 2 tells equal values by equal bytes, whether or not they are the same object.
+            # Version 2 writes equal values as equal bytes, whether or not they are one object.
             digest.update(marshal.dumps(rows, 2))
         found[name] = (count, digest.hexdigest())
     return found
 
 
 def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> None:
-    """Delete all rows that belong to rows of a table that fulfil a condition in SQL; these themselves stay."""
+    """Delete all rows that belong to rows of a table that meet a condition in SQL; these rows themselves stay."""
     tables = tables_of(connection)
     below = {table: condition}
     for each in tables.values():
@@ -184,6 +185,7 @@ def delete_below(connection: sqlite3.Connection, table: str, condition: str) -> 
             below[each.name] = " OR ".join(owned)
     parts = connection.execute(f"SELECT part FROM part WHERE {below.get('part', 'FALSE')}").fetchall()  # noqa: S608
     keys = [keys_of(part) for (part,) in parts]
+    # Children first: the conditions of owners must still find their rows.
     for name in reversed([*below][1:]):
         if _RECORD in tables[name].columns:
             connection.executemany(f"DELETE FROM {name} WHERE {_RECORD} BETWEEN ? AND ?", keys)  # noqa: S608
@@ -209,9 +211,9 @@ def _table(
 
 
 def _rows(table: Table, tables: Mapping[str, Table], source: str) -> str:
-    """SQL behind FROM: the chosen rows `r` of a table."""
+    """Return the SQL behind FROM for the chosen rows `r` of a table."""
     if _RECORD in table.columns:
-        # CROSS JOIN keeps the order of the loops: parts first.
+        # CROSS JOIN keeps SQLite from reordering the loops: parts come first, and their records by key.
         records = f"{source}.{table.name} r ON r.{_RECORD} {OF_PART}"
         return f"{source}.part p CROSS JOIN {records} WHERE p.session IN {_SESSIONS}"
     return f"{source}.{table.name} r WHERE {_condition(table, tables, source)}"
@@ -234,7 +236,7 @@ def _is_chosen(column: str, owner: Table, tables: Mapping[str, Table], source: s
 def _value(
     table: Table, column: str, tables: Mapping[str, Table], last: Mapping[str, int], source: str, target: str
 ) -> str:
-    """SQL for a column of a copied row."""
+    """Return the SQL for a column of a copied row."""
     owner = table.references.get(column)
     if column == _RECORD:
         return _moved(column, last["part"] * RECORDS_PER_PART)

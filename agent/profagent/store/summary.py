@@ -1,4 +1,4 @@
-"""What a session came to: its summary, and the row of each session."""
+"""Summary of a session, and the list of all sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ABOUT = (
     " FROM session JOIN board USING (board) WHERE session = ?"
 )
 _JOBS = "SELECT job, name FROM session_job JOIN job USING (job) WHERE session = ? ORDER BY job"
-# JOBs of which it fetched no record, and the session that began each before.
+# JOBs of which the session fetched no record, each with the session that began it earlier.
 _STOOD = (
     "SELECT s.job, (SELECT min(session) FROM session_job o WHERE o.job = s.job) FROM session_job s"
     " WHERE s.session = ?1 AND s.job NOT IN (SELECT job FROM fetched_jobs WHERE session = ?1)"
@@ -47,8 +47,8 @@ _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 async def session_summary(connection: Running, session: int) -> dict[str, Any]:
     """Return what a session holds: JOBs, bytes, records by kind, coverage, the ledger by grade and reason.
 
-    It is `complete`, or `incomplete` says why it is not.
-    `earlier` lists its JOBs of which it fetched nothing: they are in none of its figures.
+    `complete` says whether it is complete, `incomplete` has the reasons. `earlier` lists JOBs of which the session
+    fetched nothing: they are in none of its figures.
     """
     (about,) = await fetched_named(connection, _ABOUT, (session,))
     jobs = await fetched(connection, _JOBS, (session,))
@@ -79,10 +79,7 @@ async def session_summary(connection: Running, session: int) -> dict[str, Any]:
 
 
 async def has_recorded(connection: aiosqlite.Connection, session: int) -> bool:
-    """Return True if a session has, or an earlier one had of its JOBs, a record, an operator, or a mark of a program.
-
-    What the board measures by itself does not count.
-    """
+    """Return True if a session has anything of a program, beside what the board measures by itself."""
     (has_records,) = await fetched_one(connection, _HAS_RECORDS, (session,))
     if has_records:
         return True
@@ -90,9 +87,9 @@ async def has_recorded(connection: aiosqlite.Connection, session: int) -> bool:
 
 
 async def event_counts(connection: aiosqlite.Connection, session: int, *, own: bool = False) -> dict[str, int]:
-    """Return how many rows of each counted view of sources a session has, as `{"ops": 1200, "ranges": 30}`.
+    """Return the number of rows of each counted view of sources in a session, as `{"ops": 1200, "ranges": 30}`.
 
-    `own`: without those that the board measures by itself.
+    `own` leaves out what the board measures by itself.
     """
     counts = {}
     counted = [view for view in views() if view.counted_as and (view.is_own or not own)]
@@ -103,7 +100,7 @@ async def event_counts(connection: aiosqlite.Connection, session: int, *, own: b
 
 
 async def not_copied(connection: aiosqlite.Connection, session: int) -> dict[str, int | None]:
-    """How many inferences the board held that were not copied when the capture was stopped, by JOB; None: not known."""
+    """Return by JOB how many inferences were still on the board when the capture was stopped; None if unknown."""
     rows = await fetched(
         connection,
         "SELECT name, first FROM ledger_entry JOIN job USING (job) WHERE session = ? AND reason = ?",
@@ -138,7 +135,7 @@ async def _frequencies(connection: aiosqlite.Connection, session: int) -> list[i
 
 
 async def all_sessions(connection: Running) -> list[dict[str, Any]]:
-    """Every row of the `sessions` view, by column name, oldest first, with what is kept of it elsewhere."""
+    """Return every row of the `sessions` view, by column name, oldest first, with figures from other tables."""
     found = await fetched_named(connection, "SELECT * FROM sessions ORDER BY session")
     return [
         {

@@ -1,4 +1,4 @@
-"""A workspace: the folder with the database, the mirrors and what was set aside, and the lock of its one writer."""
+"""Workspace: the folder with the database, the mirrors and superseded files, and the locks of its writers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from profagent.ingest.mirror_in_place import MirrorInPlace
 
 VARIABLE = "PROFAGENT_WORKSPACE"
-# What a user may set for a workspace: a file in its folder.
+# File in a workspace's folder with the user's settings.
 SETTINGS = "settings.toml"
-# How a session is named on a command line.
+# Forms of a session on a command line, for help and hints.
 SESSION_FORMS = "1, last, -2 (the second newest) or LABEL=VALUE (the newest with this label)"
 LAST = "last"
 _NUMBER = re.compile(r"[0-9]+")
@@ -42,7 +42,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def default_workspace() -> Path:
-    """The folder that `PROFAGENT_WORKSPACE` names, else `profagent` in the user's data folder."""
+    """Return the folder that `PROFAGENT_WORKSPACE` names, else `profagent` in the user's data folder."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -50,61 +50,65 @@ def default_workspace() -> Path:
 
 
 def is_workspace(folder: Path) -> bool:
-    """Return True if a folder is a workspace, or a copy of one: the database stands beside what its writers make."""
+    """Return True if a folder is a workspace or a copy of one: the database and something its writers create."""
     return (folder / FILE_NAME).is_file() and any((folder / name).exists() for name in ("mirror", "incoming", "lock"))
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
-    """What SETTINGS may have: `lake`, the address of the lake into which sessions are pushed."""
+    """Content of SETTINGS: `lake` is the address of the lake into which sessions are pushed."""
 
     lake: str = ""
 
 
 def located(address: str, folder: Path) -> str:
-    """Return the address of a lake that a file in a folder names: a path is relative to that file."""
+    """Return the address of a lake as named by a file in a folder: a path is relative to that folder."""
     return address if not address or "://" in address else str(folder / Path(address).expanduser())
 
 
 class DurableWrites(Protocol):
-    """Makes durable what was written."""
+    """Durability of the files that were written."""
 
     async def sync(self) -> None:
-        """Return when all that was written before is durable. Raises StoreError, DiskFullError."""
+        """Return when everything that was written before is durable. Raises StoreError, DiskFullError."""
 
 
 class NothingToSync:
-    """Of a workspace that writes no files of a mirror."""
+    """Durability of a workspace that writes no mirror files."""
 
     async def sync(self) -> None:
-        """Return: there is nothing to wait for."""
+        """Return at once: nothing was written."""
 
 
 class Workspace:
-    """Where things are in a workspace."""
+    """Paths and locks of a workspace."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.database = root / FILE_NAME
-        # What was written into mirrors becomes durable by it, for all boards together.
+        # Makes mirror files durable, for all boards together: one call serves everybody who waits.
         self.synced: DurableWrites = SharedSync(root)
 
     @classmethod
     def at(cls, root: Path | None) -> Self:
-        """The workspace in a folder, or the default one."""
+        """Return the workspace in a folder, or the default one."""
         return cls(root or default_workspace())
 
     def board_mirror(self, identity: str) -> Path:
-        """The folder of a board's mirrored JOBs; a name that is no plain one is replaced by its digest."""
+        """Return the folder of a board's mirrored JOBs.
+
+        An identity that is no plain name is replaced by its digest: it comes from the board, and must not lead out of
+        the workspace.
+        """
         plain = _PLAIN_NAME.fullmatch(identity) is not None
         name = identity if plain else hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
         return self.root / "mirror" / name
 
     def superseded(self, identity: str) -> Path:
-        """The folder of what was set aside of a board's JOBs."""
+        """Return the folder of the superseded generations of a board's logs."""
         return self.root / "superseded" / self.board_mirror(identity).name
 
     def uuid(self) -> uuid.UUID:
-        """Return the name that no other workspace has; it is drawn when it is first asked for. Raises StoreError."""
+        """Return the UUID of this workspace, drawn when it is first asked for. Raises StoreError."""
         file = self.root / "uuid"
         if not file.exists():
             with alone_in(self.root):
@@ -128,17 +132,17 @@ class Workspace:
         return has_room(self.root)
 
     def job_mirror(self, identity: str, job: str) -> JobMirror | MemoryMirror | MirrorInPlace:
-        """The mirror of one JOB."""
+        """Return the mirror of one JOB."""
         board = self.board_mirror(identity)
         incoming = self.root / "incoming" / board.name / job
         return JobMirror(board / job, incoming=incoming, superseded=self.superseded(identity) / job)
 
     def open_batch(self, identity: str) -> Path | None:
-        """The file that names what a board's batch at hand writes."""
+        """Return the path of the file that names what a board's current batch writes."""
         return self.root / "incoming" / f"{self.board_mirror(identity).name}.batch"
 
     def readable_database(self) -> Path:
-        """The database, for whoever reads. Raises UsageError where there is none."""
+        """Return the path of the database for a reader. Raises UsageError where there is none."""
         if not self.database.exists():
             raise UsageError(
                 f"there is no workspace in {self.root}",
@@ -148,19 +152,19 @@ class Workspace:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the workspace's only writer. Raises WorkspaceBusyError, StoreError."""
+        """Hold the workspace exclusively, as its only writer. Raises WorkspaceBusyError, StoreError."""
         with self._locked(self.root / "lock", fcntl.LOCK_EX, f"the workspace {self.root}"):
             yield
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Write to the workspace beside captures of other boards. Raises as `locked`."""
+        """Hold the workspace together with captures of other boards. Raises as `locked`."""
         with self._locked(self.root / "lock", fcntl.LOCK_SH, f"the workspace {self.root}"):
             yield
 
     @contextmanager
     def board_locked(self, identity: str) -> Iterator[None]:
-        """Be the only one that captures this board. The workspace is shared meanwhile. Raises as `locked`."""
+        """Hold the mirror of a board exclusively; the workspace is shared meanwhile. Raises as `locked`."""
         file = self.root / "incoming" / f"{self.board_mirror(identity).name}.lock"
         with self._locked(file, fcntl.LOCK_EX, f"the mirror of the board {identity} in {self.root}"):
             yield
@@ -175,6 +179,7 @@ class Workspace:
                 f"cannot use the workspace {self.root}: {error.strerror}", hint="name another one with --workspace DIR"
             ) from error
         try:
+            # The kernel releases the lock when the process ends, however it ends.
             fcntl.flock(handle, how | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
@@ -189,7 +194,7 @@ class Workspace:
 
 
 def session_query(word: str) -> tuple[str, tuple[str | int, ...]] | None:
-    """Return the query, with its values, of the number of the session that a word names; None if it names none.
+    """Return the SQL and its values for the number of the session that a word names; None if it names none.
 
     The query gives no row, or NULL, where the database has no such session.
     """
@@ -225,7 +230,7 @@ _BASELINE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
-    """Give a session a name, which no other has then. Raises UsageError, StoreError."""
+    """Give a session the name of a baseline, taking it from any other session. Raises UsageError, StoreError."""
     if not _BASELINE_NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
         raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
@@ -241,14 +246,14 @@ def _name_session(connection: sqlite3.Connection, name: str, session: int) -> No
 
 
 async def baselines(workspace: Workspace) -> dict[str, int]:
-    """Each name's session. Raises StoreError."""
+    """Return the session of each baseline by name. Raises StoreError."""
     async with reading(workspace.readable_database()) as connection:
         query = "SELECT value, session FROM session_label WHERE key = ? ORDER BY session"
         return dict(await fetched(connection, query, (BASELINE,)))
 
 
 async def baseline_session(workspace: Workspace, name: str) -> int:
-    """The session of that name. Raises UsageError, StoreError."""
+    """Return the session of a baseline. Raises UsageError, StoreError."""
     try:
         return (await baselines(workspace))[name]
     except KeyError as error:

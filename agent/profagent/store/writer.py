@@ -1,4 +1,4 @@
-"""Changes become rows: each batch in one transaction, of few statements."""
+"""Reduction of changes to rows: each batch in one transaction of few statements."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ if TYPE_CHECKING:
 COMPLETE = 1
 REMOVED = 2
 DONE_SUFFIX = ".done"
-# The log of a unit of an inference that came whole.
+# Judgement on the log of a unit whose inference came complete in one batch.
 WHOLE = UnitLog(1, is_complete=True)
 
+# Logs of inferences whose figures have a certain state: touching these has the figures judged anew.
 _UNKNOWN = (
     "SELECT DISTINCT l.path FROM inference i JOIN model m USING (model) JOIN segment g USING (inference)"
     " JOIN log l USING (log) WHERE m.job = ? AND i.figures {}"
@@ -72,12 +73,15 @@ _UNKNOWN = (
 _PENDING = _UNKNOWN.format("= 'pending'")
 _NOT_FINAL = _UNKNOWN.format("<> 'final'")
 _FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
+# SQLite orders texts behind numbers, so a count from 2^63 on is the maximum where there is one.
 _LATEST = "SELECT max(current_pic_count) FROM inference WHERE model = ?"
+# The NPU's clock, and whether info.json is complete: without it the clock may still come.
 _CLOCK = (
     "SELECT frequency_mhz, EXISTS (SELECT 1 FROM log WHERE job = ?1 AND path = ?2 AND complete = 1)"
     " FROM job WHERE job = ?1"
 )
-# A stream that begins anew tells an ended JOB again before it has looked at it: what had come, had come.
+# A stream that begins anew announces an ended JOB before the daemon has looked at it again. What had come stays caught
+# up.
 _ENTER = (
     "UPDATE job SET state = ?2, caught_up = max(?3, caught_up AND state = ?2 AND"
     " NOT EXISTS (SELECT 1 FROM log WHERE job = ?1 AND complete = 0)) WHERE job = ?1"
@@ -85,14 +89,14 @@ _ENTER = (
 
 
 class PlainRows(Struct, frozen=True):
-    """Rows of inferences that came whole.
+    """Rows of inferences that came complete in one batch.
 
     Attributes:
-        plain: Their files and records.
+        plain: Files and records of the inferences.
         inferences: Number of each group's inference.
         models: Number of each group's model.
-        states: Whether the figures of each are known.
-        frequency_mhz: The NPU's clock as it was known then, None where it was not.
+        states: State of the figures of each.
+        frequency_mhz: NPU clock that was known at the time, else None.
     """
 
     plain: PlainLogs
@@ -103,14 +107,14 @@ class PlainRows(Struct, frozen=True):
 
 
 class Applied(Struct, frozen=True):
-    """What has become of a batch, once it is committed.
+    """Outcome of a batch that is committed.
 
     Attributes:
-        batch: What was written.
+        batch: The changes that were written.
         job: Number of the JOB's row; None where the batch is about the board itself.
-        plain: Rows of inferences that came whole, judged by what they have.
-        judged: Numbers of other inferences of which it is known now, or not known any more, whether figures are final.
-        columns: All inferences of both with their records, where somebody tells of them.
+        plain: Rows of inferences that came complete, judged by what they have.
+        judged: Numbers of other inferences whose figures changed their state.
+        columns: Inferences of `plain` and `judged` with their records, where somebody shows them.
     """
 
     batch: JobChanges
@@ -121,7 +125,7 @@ class Applied(Struct, frozen=True):
 
 
 class JobRows:
-    """The rows of one JOB, for one batch of one session."""
+    """Reducer of one batch of one session: the rows of one JOB."""
 
     def __init__(
         self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers, *, keeps_records: bool = True
@@ -129,17 +133,22 @@ class JobRows:
         self._connection = connection
         self._session = session
         self._job = job
+        # False for a database in memory: records of final inferences are not stored.
         self._keeps_records = keeps_records
+        # Rows of logs and models, changed in memory and written once at the end of the batch.
         self._logs = LogRows(connection, job, numbers)
         self._ledger = LedgerRows(connection, session, job)
         self._records = RecordRows(connection, session, job, numbers)
-        self._touched: dict[str, LogName] = {}  # by what the paths of an inference's logs share
-        self._latest: dict[int, int | str | None] = {}  # by model, the highest picture count of its inferences
+        # Inferences to judge at the end of the batch, by the part of the path that their logs share.
+        self._touched: dict[str, LogName] = {}
+        # Highest picture count of each model's inferences; a batch asks for it once for each model.
+        self._latest: dict[int, int | str | None] = {}
+        # Outcome, for Applied.
         self.plain: list[PlainRows] = []
         self.judged: set[int] = set()
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Write the changes in their order."""
+        """Write the changes in their order, then judge the inferences that they touched."""
         paths = {path for change in changes if (path := getattr(change, "path", None)) is not None}
         self._logs.load(paths.union(*(change.paths for change in changes if isinstance(change, NamesAnnounced))))
         names = [change.name for change in changes if isinstance(change, SegmentRecords | InferenceTimed)]
@@ -147,17 +156,18 @@ class JobRows:
         self._records.load({file_key(self._logs.model(name.model, name.model_id), name) for name in names})
         for change in changes:
             self._RULES[type(change)](self, change)
+        # Records before logs: a log that is voided and filled again may be in one batch.
         self._records.write()
         self._logs.write(self._session)
         self._judge("")
 
     def add_plain(self, plain: PlainLogs) -> None:
-        """Write inferences that came whole. They are judged by what they have, and nothing is read back for them."""
+        """Write inferences that came complete. They are judged by their own parts, without reading anything back."""
         self._logs.load({file.path for group in plain.groups for file in group.files})
         keys = [file_key(self._logs.model(group.name.model, group.name.model_id), group.name) for group in plain.groups]
         is_new = all(self._logs.is_new(file.path) for group in plain.groups for file in group.files)
         if not is_new or inferences_of(self._connection, keys):
-            # Something of them is here already, whatever the sender held: the general way knows every case.
+            # Some of these inferences have rows already, whatever the sender held: the general way knows every case.
             self.apply([*plain.as_changes()])
             return
         rows = {kind: self._rows_of(plain, kind) for kind in plain.units}
@@ -179,7 +189,7 @@ class JobRows:
         self._judge("")
 
     def _rows_of(self, plain: PlainLogs, kind: LogKind) -> list[LogRow]:
-        """Rows of the logs of one unit, which are complete with their `.done`; the model uses the unit."""
+        """Return the rows of the logs of one unit, marked as complete with their `.done`."""
         found: list[LogRow] = []
         for log, place in enumerate(plain.places[kind].tolist()):
             data, done = files_of(plain.groups[place], kind)
@@ -211,8 +221,9 @@ class JobRows:
         return states
 
     def settle(self, ended: str) -> None:
-        """Nothing more comes, for this reason: figures of which something is missing stay unknown."""
+        """Judge all pending figures for the last time: nothing more comes, and `ended` is the reason."""
         self._logs.load(())
+        # Only pending figures can change now; a final one stays final.
         self._touch_found(_PENDING)
         self._judge(ended)
 
@@ -249,7 +260,8 @@ class JobRows:
 
     def _reset(self, change: LogReset) -> None:
         row = self._logs.row(change.path)
-        # Of a log without bytes nothing is void: what was said of it stays with the session that said it.
+        # A log without bytes has no rows to remove, and its entries in the ledger stay with the session that wrote
+        # them.
         if row.offset:
             row.whole, row.fault = 0, None
             self._touch(row)
@@ -258,7 +270,8 @@ class JobRows:
     def _redecode(self, change: Redecoded) -> None:
         row = self._logs.row(change.path)
         if not row.offset or not row.kept:
-            # Bytes that a process which died left in the mirror, which come again, or what was passed over before.
+            # Either a process that died left these bytes in the mirror, and they come again; or the log was passed
+            # over.
             return
         self._records.void(row, keeps_parts=True)
         if row.model is not None:
@@ -281,7 +294,7 @@ class JobRows:
             self._records.add_calls(self._logs.row(change.path), change)
 
     def _add_rows(self, change: SourceRows) -> None:
-        """Rows of a source's own table, whose names are code."""
+        """Write rows of a source's own table. Table names are constants of the sources, never text of a board."""
         if not self._keeps_records:
             return
         log = self._logs.row(change.path)
@@ -300,18 +313,18 @@ class JobRows:
         if change.path is None:
             self._ledger.replace_all("content", change.entries)
         else:
-            # Of marks that were dropped, the numbers of all segments together tell more than those of one.
+            # Dropped marks are counted over all segments together, in `settle_numbers`: one segment alone shows less.
             entries = [entry for entry in change.entries if entry.reason != ledger.DROPPED_MARKS]
             self._ledger.replace(self._logs.row(change.path), entries)
 
     def _add_entry(self, change: LinkLedger) -> None:
         if change.path is None and change.entry.reason == ledger.REMOVED_UNREAD and self._has_come():
-            # A stream that began a moment ago had not looked at it again.
+            # A stream that has just begun announces a removal before the daemon has looked at the JOB again.
             return
         self._ledger.add(None if change.path is None else self._logs.row(change.path), change.entry)
 
     def _has_come(self) -> bool:
-        """Whether the JOB had ended, and all that it held then had come."""
+        """Return True if the JOB had ended, and everything that it held then had come."""
         query = "SELECT state, caught_up FROM job WHERE job = ?"
         ((state, caught_up),) = self._connection.execute(query, (self._job,)).fetchall()
         return bool(caught_up) and state in ENDED_STATES
@@ -326,7 +339,7 @@ class JobRows:
             self._touch_found(_NOT_FINAL)
 
     def _set_profiling(self, change: ProfilingKnown) -> None:
-        """What was told first stays: the file may be another one by now."""
+        """Store the interval once: the file on the board may have been replaced since."""
         self._connection.execute(
             "UPDATE job SET interval = ?, acl_json = ? WHERE job = ? AND acl_json IS NULL",
             (change.interval, change.acl_json, self._job),
@@ -334,7 +347,7 @@ class JobRows:
 
     def _pass_over(self, change: PassedOver) -> None:
         row = self._logs.row(change.path)
-        # Also of one that was passed over before: a session that chose otherwise may have gone on with it.
+        # A log that was passed over before may have records again: a session with another choice may have continued it.
         if row.parts or row.content:
             self._void(row)
         if row.kept:
@@ -368,10 +381,12 @@ class JobRows:
         self._touched[self._use(row.path, name, row.model)] = name
 
     def _use(self, path: str, name: LogName, model: int) -> str:
-        """Note that a model has a log of this unit. Returns what the paths of the inference's logs share."""
+        """Note that a model has a log of this unit. Return the part of the path that the inference's logs share."""
         data, unit = path.removesuffix(DONE_SUFFIX), name.kind.value
         if path == data and not self._logs.is_used(model, unit):
             self._logs.use(model, unit)
+            # A unit that appears for the first time makes final figures of the model pending: its records may still
+            # come.
             self._touch_found(_FINAL_OF_MODEL, model)
         spelling, rest = split_unit(data)
         self._logs.spell(model, spelling)
@@ -385,7 +400,7 @@ class JobRows:
                 self._touched[split_unit(path)[1]] = name
 
     def _judge(self, ended: str) -> None:
-        """Judge the inferences that were touched, and place them in time."""
+        """Judge the touched inferences in pages, then place their segments in time."""
         frequency_mhz, clock = self._clock(ended)
         touched = list(self._touched.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
@@ -394,14 +409,14 @@ class JobRows:
         self._records.place(frequency_mhz)
 
     def _clock(self, ended: str) -> tuple[int | None, Has]:
-        """The NPU's clock, and what figures have of it."""
+        """Return the NPU's clock, and the part that it plays in the figures."""
         ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
         return frequency_mhz, clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
 
     def _judge_some(self, touched: Mapping[str, LogName], clock: Has, ended: str) -> None:
         keys = {rest: file_key(self._logs.model(name.model, name.model_id), name) for rest, name in touched.items()}
         of_keys = inferences_of(self._connection, keys.values())
-        # Of most logs that are only announced there is none yet.
+        # Most logs that are only announced have no inference yet.
         inferences = {rest: of_keys[key] for rest, key in keys.items() if key in of_keys}
         logs = self._unit_logs({rest: keys[rest][0] for rest in inferences})
         found: list[tuple[Any, ...]] = []
@@ -422,15 +437,15 @@ class JobRows:
         self._records.touch(changed)
 
     def _unit_logs(self, models: Mapping[str, int]) -> dict[tuple[str, str], UnitLog]:
-        """Return what is known of the logs of inferences, by unit and what their paths share.
+        """Return what is known of the logs of inferences, by unit and by the shared part of their paths.
 
-        `models` are by that as well. A `.done` alone tells that there was data.
+        `models` is keyed by the shared part as well. A `.done` alone proves that there was data.
         """
         data = [joined_unit(each, rest) for rest, model in models.items() for each in self._logs.spellings(model)]
-        asked = [path_to_sql(path) for each in data for path in (each, each + DONE_SUFFIX)]
+        paths = [path_to_sql(path) for each in data for path in (each, each + DONE_SUFFIX)]
         query = "SELECT path, whole, complete, fault FROM log WHERE job = ? AND path IN ({})"
         found: dict[tuple[str, str], UnitLog] = {}
-        for stored, whole, complete, fault in fetched_of(self._connection, query, (self._job,), asked):
+        for stored, whole, complete, fault in fetched_of(self._connection, query, (self._job,), paths):
             path = path_from_sql(stored)
             name = parse_log_name(path)
             assert name is not None, "only logs of units were asked for"
@@ -464,7 +479,7 @@ class JobRows:
 
 @lru_cache(REMEMBERED_STATES)
 def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
-    """What the row of an inference says: whether its records are whole, the state of its time, and why that is so."""
+    """Return the columns of an inference's row: whether it has all records, the state of its time, and the reason."""
     parts = {FigurePart.AICORE: aicore, FigurePart.AICPU: aicpu}
     time = state_of(Figure.TIME, {**parts, FigurePart.CLOCK: clock})
     return int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why
@@ -478,13 +493,16 @@ def write_batches(
     *,
     keeps_records: bool = True,
 ) -> list[Applied]:
-    """Write what a session of a board has in the transaction that is open.
+    """Write the batches of a session of a board in the open transaction, and return what became of each.
 
-    Where it does not keep records, it writes those alone that may have to be looked at again.
+    Without `keeps_records`, only records of inferences whose figures are not final are written: these may be needed
+    again.
     """
+    # Row numbers are handed out here, not by SQLite: a batch refers to its own new rows before they are inserted. The
+    # open transaction keeps other writers away.
     numbers = Numbers.of(connection)
     applied = [_write_batch(connection, session, board, numbers, batch, keeps_records) for batch in batches]
-    # A JOB, which is what a batch is of mostly, has nothing to settle.
+    # JOBs have nothing that follows from several logs; only collections of other sources have.
     if others := {batch.job for batch in batches if not is_job_name(batch.job)}:
         settle_numbers(connection, board, others)
     return applied
@@ -493,7 +511,10 @@ def write_batches(
 def settle_numbers(
     connection: sqlite3.Connection, board: int, collections: Iterable[str] | None = None, *, is_over: bool = False
 ) -> None:
-    """Bring the ledger up to date with what follows from several logs of these collections, or of all of a board."""
+    """Bring the ledger up to date with what follows from several logs.
+
+    It covers these collections, or all of the board's; `is_over` says that nothing more comes.
+    """
     for reckon in reckoners(collections):
         for log, entries in reckon(connection, board, is_over):
             connection.execute("DELETE FROM ledger_entry WHERE log = ? AND origin = 'numbers'", (log,))
@@ -533,7 +554,7 @@ def _write_batch(
 
 
 def settle_figures(connection: sqlite3.Connection, session: int, job: int, ended: str) -> None:
-    """Nothing more comes of a JOB, for this reason, in the transaction that is open."""
+    """Settle a JOB's figures in the open transaction: nothing more comes of it, for this reason."""
     JobRows(connection, session, job, Numbers.of(connection)).settle(ended)
 
 
