@@ -1,4 +1,4 @@
-"""What the bytes of a collection's logs mean for its rows.
+"""Changes: the meaning of the bytes of a collection's logs for the rows of the database.
 
 A path is a log's path inside its JOB directory, as `os.fsdecode` gives it. Times are board microseconds.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class LogAdvanced(Struct, frozen=True):
-    """The log's bytes up to `offset` are in this batch or were before; `digest` vouches for a complete log."""
+    """Progress of a log: its bytes up to `offset` are committed with this batch; a complete log has its `digest`."""
 
     path: str
     generation: int
@@ -39,16 +39,16 @@ class LogAdvanced(Struct, frozen=True):
 
 
 class NamesAnnounced(Struct, frozen=True):
-    """The board has told that there are such logs: all that was made before them was told before, or is told with them.
+    """Logs of which the board has announced only the names.
 
-    Nothing is known of them but their names.
+    Every log that was made before them was announced before, or is among them.
     """
 
     paths: Sequence[str]
 
 
 class LogJudged(Struct, frozen=True):
-    """How many of the inferences in an aicore or aicpu log are whole, and what is wrong with its end, if anything."""
+    """Judgement on an aicore or aicpu log: how many of its inferences are complete, and a fault at its end, if any."""
 
     path: str
     whole: int
@@ -56,48 +56,45 @@ class LogJudged(Struct, frozen=True):
 
 
 class LogReset(Struct, frozen=True):
-    """The log's rows are void: another generation begins."""
+    """Start of another generation of a log, which voids the log's rows."""
 
     path: str
 
 
 class LogRemoved(Struct, frozen=True):
-    """The log is gone from the board; what was copied stays."""
+    """Removal of a log from the board; its copy stays."""
 
     path: str
 
 
 class FrequencyKnown(Struct, frozen=True):
-    """The NPU's clock, from `info.json`."""
+    """NPU clock from `info.json`, in MHz."""
 
     mhz: int
 
 
 class ProfilingKnown(Struct, frozen=True):
-    """What the JOB's program was told to record: `interval`, None where it cannot be read, by a file of the board."""
+    """Settings of the JOB's program: the sampling `interval`, None where unreadable, and the path of its file."""
 
     interval: int | None
     acl_json: str
 
 
 class PassedOver(Struct, frozen=True):
-    """A log of an inference is passed over on purpose: it has no rows of its content."""
+    """Decision to skip a log of an inference: it gets no rows of its content."""
 
     path: str
 
 
 class SimulatedKnown(Struct, frozen=True):
-    """The JOB carries the simulated board's marker file; `counter_map` names the map it is decoded with.
-
-    `digest` is that map's.
-    """
+    """Marker file of the simulated board; `counter_map` and `digest` are those of the map for its records."""
 
     counter_map: str | None
     digest: str | None
 
 
 class LayersKnown(Struct, frozen=True):
-    """The layer table of a model."""
+    """Layer table of a model."""
 
     model: str
     model_id: int
@@ -105,7 +102,7 @@ class LayersKnown(Struct, frozen=True):
 
 
 class SegmentRecords(Struct, frozen=True):
-    """Consecutive records of an aicore or aicpu log, which is the only one of `unit`; their layers were looked up."""
+    """Consecutive records of one aicore or aicpu log, the only one of `unit`, with their layers."""
 
     path: str
     name: LogName
@@ -113,9 +110,9 @@ class SegmentRecords(Struct, frozen=True):
 
 
 class Redecoded(Struct, frozen=True):
-    """All rows of an aicore or aicpu log once more, from bytes that were decoded before; the earlier ones are void.
+    """Replacement of all rows of an aicore or aicpu log, from bytes that were decoded before.
 
-    Its records stay with the sessions that fetched them. `records` is None where there is no whole one.
+    Its records stay with the sessions that fetched them. `records` is None where the log has no complete record.
     """
 
     path: str
@@ -123,15 +120,15 @@ class Redecoded(Struct, frozen=True):
 
 
 class PlainLogs(Struct, frozen=True):
-    """Inferences that came whole, decoded together: what most logs mean, without an object for each.
+    """Inferences that came complete, decoded together without an object for each: the way of most logs.
 
-    Stands behind the other changes of its batch. Nothing was known of the files but their names.
+    Stands behind the other changes of its batch. Before it, only the names of the files were known.
 
     Attributes:
         groups: Files of each inference.
         units: Records of each unit that any of the inferences uses, with their layers.
         places: By unit, the index of the group of each of its logs, ascending.
-        entries: By unit, what the ledger says of logs, by the index of the log; only of those that are odd.
+        entries: By unit, the ledger's entries by index of the log, for logs that have any.
     """
 
     groups: Sequence[Group]
@@ -140,7 +137,7 @@ class PlainLogs(Struct, frozen=True):
     entries: Mapping[LogKind, Mapping[int, Sequence[Entry]]]
 
     def as_changes(self) -> Iterator[Change]:
-        """Return the same as changes of one log after the other."""
+        """Yield the same content as changes of one log after the other."""
         for kind, unit in self.units.items():
             for log, place in enumerate(self.places[kind].tolist()):
                 entries = tuple(self.entries[kind].get(log, ()))
@@ -168,7 +165,7 @@ def _changes_of_log(group: Group, kind: LogKind, unit: Unit, entries: tuple[Entr
 
 
 class ApiRecords(Struct, frozen=True):
-    """Consecutive records of an acl_api log; `number` is each one's place in the file."""
+    """Consecutive records of an acl_api log; `number` is the place of each in the file."""
 
     path: str
     name: LogName
@@ -177,9 +174,9 @@ class ApiRecords(Struct, frozen=True):
 
 
 class SourceRows(Struct, frozen=True):
-    """Rows of a log for a table that its source's schema made, behind the columns `log` and `session`.
+    """Rows of a log for a table of its source's schema, without the columns `log` and `session`.
 
-    `anew`: those that the log had before are void; else one takes the place of one with the same key.
+    With `anew` they replace all rows that the log had; else a row replaces one with the same key.
     """
 
     path: str
@@ -189,7 +186,7 @@ class SourceRows(Struct, frozen=True):
 
 
 class InferenceTimed(Struct, frozen=True):
-    """The aicore `.done` speaks about this load of its data; `done` None takes back what an earlier one said."""
+    """Content of an aicore `.done`, for one load of its data; `done` None withdraws an earlier one."""
 
     name: LogName
     load: int
@@ -197,9 +194,9 @@ class InferenceTimed(Struct, frozen=True):
 
 
 class ContentLedger(Struct, frozen=True):
-    """Everything odd in a log's bytes as known now; it replaces what was said of this log before.
+    """All entries of the ledger that follow from a log's bytes; they replace those stored before.
 
-    `path` None: what follows from the JOB's files together.
+    With `path` None they follow from the JOB's files together.
     """
 
     path: str | None
@@ -207,16 +204,16 @@ class ContentLedger(Struct, frozen=True):
 
 
 class LinkLedger(Struct, frozen=True):
-    """Something that happened on the way; it is added. `path` None: about the whole JOB."""
+    """Entry about the transfer, which is added to the ledger. `path` None: it is about the whole JOB."""
 
     path: str | None
     entry: Entry
 
 
 class KeptLoss(Struct, frozen=True):
-    """A loss that the board's daemon keeps and tells on every stream, with its newest figures; None is not known.
+    """Loss that the board's daemon keeps and sends on every stream, with its newest figures; None is unknown.
 
-    `number` names it on its board. `job` is empty when it is about the whole board. Times are the board's wall clock.
+    `number` identifies it on its board. `job` is empty for a loss of the whole board. Times are the board's wall clock.
     """
 
     number: int
@@ -229,7 +226,7 @@ class KeptLoss(Struct, frozen=True):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its values for JSON, named as the columns of the view `kept_losses`."""
+        """Values for JSON, with the column names of the view `kept_losses`."""
         figures = {name: getattr(self, name) for name in ("lost_logs", "lost_bytes", "from_us", "to_us")}
         return {"job": self.job or None, "reason": self.entry.reason, "detail": self.entry.detail, **figures}
 
@@ -258,10 +255,10 @@ Change = (
 
 
 class JobChanges(Struct, frozen=True):
-    """Changes of one JOB, in the order in which they are to be applied. `state` None leaves it as it is.
+    """Changes of one JOB, to be applied in their order. `state` None leaves the JOB's state as it is.
 
-    `caught_up`: all that the JOB held when it reached that state has come. An empty `job` stands for the board itself,
-    of which only a LinkLedger and a KeptLoss can speak.
+    `caught_up`: everything that the JOB held when it reached the state has come. An empty `job` stands for the board
+    itself, which can only have LinkLedger and KeptLoss.
     """
 
     job: str
@@ -272,14 +269,14 @@ class JobChanges(Struct, frozen=True):
 
 
 def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
-    """What a Loss of the wire means, and the JOB that it belongs to: a kept loss belongs to the board itself."""
+    """Return the change for a Loss of the wire, and its JOB: a kept loss belongs to the board itself."""
     if loss.id:
         return "", _kept(loss)
     return job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
 
 
 def _kept(loss: Loss) -> KeptLoss:
-    """A figure that is 0 is not known."""
+    """Return the change for a kept loss. A figure of 0 means unknown on the wire."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
     entry = loss_entry(reason, detail, loss.lost_bytes)
     return KeptLoss(

@@ -1,4 +1,4 @@
-"""Changes of one JOB's logs: which file means what, in whatever order they come.
+"""Decoder of a JOB: changes for each of its files, in whatever order they come.
 
 The rows of a log follow from its bytes, its `.done` and its model's tables alone, so the order does not matter. When
 one of them comes late, or the state of a log was forgotten, the rows are written once more.
@@ -55,7 +55,7 @@ NO_FREQUENCY = ledger.entry(
 
 
 class _Model(NamedTuple):
-    """A model's `.info` files as far as they can be read; `is_reported`: they came after the joins were made."""
+    """Readable `.info` files of a model. `is_reported`: they came after the joins were made."""
 
     layers: LayerTable | None
     nets: tuple[Net, ...]
@@ -64,10 +64,11 @@ class _Model(NamedTuple):
 
 
 class Joins:
-    """The joins of a JOB's models; only those in use are remembered."""
+    """Joins of a JOB's models with their layers; only those in use are remembered."""
 
     def __init__(self, files: JobFiles) -> None:
         self._files = files
+        # By model name and id; a forgotten model is read from its files again.
         self._known: LRUCache[tuple[str, int], _Model] = LRUCache(REMEMBERED_MODELS)
 
     def of(self, name: LogName) -> LayerJoin | None:
@@ -80,10 +81,10 @@ class Joins:
         return () if layers is None else layers.runs
 
     def renew(self, name: LogName) -> bool:
-        """Read a model's files again, one of which came. Returns True if its records may have other layers now."""
+        """Read a model's files again after one of them came. Return True if records may have other layers now."""
         before, model = self._known.get(_key(name)), self._load(name)
         self._known[_key(name)] = model._replace(is_reported=True)
-        # Until they were reported, rows may have been joined with earlier ones.
+        # Before the first report, rows may have been joined with an earlier version of the files.
         return before is None or not before.is_reported or before[:2] != model[:2]
 
     def disagreements(self, name: LogName) -> list[str] | None:
@@ -120,7 +121,7 @@ def _key(name: LogName) -> tuple[str, int]:
 
 
 class JobDecoder(Decoder):
-    """Decodes the logs of one JOB."""
+    """Decoder of the logs of one JOB."""
 
     def __init__(
         self,
@@ -133,16 +134,18 @@ class JobDecoder(Decoder):
         interval: int | None = None,
         **_chosen: Any,
     ) -> None:
-        """`marked_map` is for a JOB that turns out to be simulated, where no other map was given.
+        """Set the choices of the command; `marked_map` decodes a JOB that turns out to be simulated.
 
-        `keeping` chooses inferences, by steps of the board's `interval`, None where that is not known.
+        `keeping` chooses inferences, in steps of the board's `interval`, None where that is unknown.
         """
         super().__init__(files)
         self._keeping = keeping
         self._interval = interval
         self._marked_map = marked_map
+        # True once the JOB's marker of the simulated board has come.
         self._is_marked = False
-        # Files whose meaning for records this decoder has reported.
+        # Files whose changes this decoder has yielded: of files from an earlier capture it yields them before the first
+        # record that needs them.
         self._reported: set[str] = set()
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
@@ -158,18 +161,18 @@ class JobDecoder(Decoder):
         return inference is None or self._keeping.keeps(step_of(inference, self._interval))
 
     def begin_stream(self) -> None:
-        """Note that a stream begins: what was told in an earlier one may have changed."""
+        """Note that a stream begins: what an earlier one announced may have changed."""
         self._logs.states.begin_stream()
 
     def expect(self, paths: Iterable[str]) -> None:
-        """Note that the board announces logs of which not all is held: a `.done` counts once the board sends it."""
+        """Note that the board announces incomplete logs: a `.done` counts once the board sends it in this stream."""
         for path in paths:
             name = None if path.endswith(DONE_SUFFIX) else parse_log_name(path)
             if name is not None and name.is_data and name.kind is not LogKind.ACL_API and self.keeps(path):
                 self._logs.states.note(path, LogEvent.ANNOUNCED)
 
     def confirm(self, path: str) -> Iterator[Change]:
-        """Yield what follows for a log when its `.done` is as it was held: it is not an earlier one."""
+        """Yield the changes that follow when the board confirms a stored `.done`: it is not of an earlier load."""
         data = path.removesuffix(DONE_SUFFIX)
         name = parse_log_name(data)
         if name is None or path == data or not self.keeps(path):
@@ -181,7 +184,7 @@ class JobDecoder(Decoder):
             yield self._assessed(log)
 
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
-        """Yield what it means that a data log goes on from `offset`; from 0 its earlier rows are void."""
+        """Yield the changes for a data log that continues at `offset`; 0 voids its earlier rows."""
         name = parse_log_name(path)
         if offset == 0:
             yield LogReset(path)
@@ -195,7 +198,10 @@ class JobDecoder(Decoder):
         yield LogAdvanced(path, generation, offset)
 
     def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
-        """Decode inferences that came whole. Their decoding states are not kept: later bytes have them built again."""
+        """Decode inferences that came complete.
+
+        Their decoding states are dropped; later bytes have them built again.
+        """
         changes: list[Change] = []
         for name in {(group.name.model, group.name.model_id): group.name for group in groups}.values():
             changes += self._recall(name)
@@ -206,7 +212,7 @@ class JobDecoder(Decoder):
         return changes if plain is None else [*changes, plain], odd
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """Yield what bytes of a data log at `offset` mean."""
+        """Yield the changes for bytes of a data log at `offset`."""
         yield LogAdvanced(path, generation, offset + len(data))
         if not self.keeps(path):
             yield PassedOver(path)
@@ -220,7 +226,7 @@ class JobDecoder(Decoder):
         yield self._assessed(log)
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """Yield what it means that the board vouches for a data log, which has stopped changing."""
+        """Yield the changes for a data log whose size and digest the board has confirmed."""
         name = parse_log_name(path)
         if name is not None and name.is_data and self.keeps(path):
             log = yield from self._logs.at(path, name, offset)
@@ -228,7 +234,7 @@ class JobDecoder(Decoder):
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
     def whole(self, path: str, generation: int, data: bytes, digest: bytes) -> Iterator[Change]:
-        """Yield what a data log means that came whole: as if it began, grew and was complete, and judged only once."""
+        """Yield the changes for a data log that came complete. It is judged only once."""
         name = parse_log_name(path)
         if name is None or not name.is_data or not self.keeps(path):
             yield from super().whole(path, generation, data, digest)
@@ -236,7 +242,7 @@ class JobDecoder(Decoder):
         yield LogReset(path)
         self._logs.forget(path)
         log = yield from self._begun(path, name, generation, 0)
-        # Before its rows: those of a log without bytes are passed over.
+        # Before its rows: the store skips the rows of a log that has no bytes.
         yield LogAdvanced(path, generation, len(data), complete=True, digest=digest)
         if data:
             yield from self._logs.grow(log, data)
@@ -245,7 +251,10 @@ class JobDecoder(Decoder):
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
     ) -> Iterator[Change]:
-        """Yield what a whole file means; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
+        """Yield the changes for a complete snapshot; `size` where `data` is only its beginning.
+
+        Raises UnsupportedBoardError.
+        """
         name = parse_log_name(path)
         if path == SIMULATED_MARKER:
             self._note_reported(path)
@@ -262,7 +271,7 @@ class JobDecoder(Decoder):
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
     def end(self, unsettled: Iterable[str], orphans: Iterable[str]) -> Iterator[Change]:
-        """Assess data logs of an ended JOB that were never complete, and `.done` files without data."""
+        """Yield the assessment of an ended JOB's incomplete data logs, and of `.done` files without data."""
         for path in filter(self.keeps, unsettled):
             name = parse_log_name(path)
             if name is not None and name.is_data:
@@ -279,7 +288,7 @@ class JobDecoder(Decoder):
     def _begun(self, path: str, name: LogName, generation: int, offset: int) -> Generator[Change, None, DataLog]:
         yield from self._recall(name)
         if offset or generation > 1:
-            # The `.done` that is there may be of what was before.
+            # The `.done` that is here may belong to the earlier bytes.
             yield from self._gone_on(path, name)
         else:
             self._logs.states.note(path, LogEvent.BEGUN)
@@ -294,13 +303,13 @@ class JobDecoder(Decoder):
         yield self._assessed(log)
 
     def _gone_on(self, path: str, name: LogName) -> Iterator[Change]:
-        # A complete log is judged anew when all of it is here: the bytes may be of its last inference.
+        # A complete log that grows is no longer judged: the new bytes may belong to its last inference.
         before = self._logs.states.note(path, LogEvent.WENT_ON)
         if not before.is_growing and name.kind is not LogKind.ACL_API:
             yield LogJudged(path, 0, "")
 
     def _marked(self) -> Iterator[Change]:
-        """Note that the JOB is simulated, which chooses its counter map where no other was given."""
+        """Yield the changes for a simulated JOB, which chooses its counter map where no other was named."""
         logs = self._logs
         if not self._is_marked and self._marked_map is not None and logs.counter_map in (None, self._marked_map):
             logs.counter_map = self._marked_map
@@ -313,7 +322,7 @@ class JobDecoder(Decoder):
         return SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
     def _recall(self, name: LogName) -> Iterator[Change]:
-        """Report what files mean for a log's records that came before this decoder was made."""
+        """Yield the changes of files that a log's records need and that came before this decoder existed."""
         if SIMULATED_MARKER not in self._reported:
             self._note_reported(SIMULATED_MARKER)
             if self.files.read(SIMULATED_MARKER, 0) is not None:
@@ -352,7 +361,7 @@ class JobDecoder(Decoder):
             yield from self._new_tables(name)
 
     def _done(self, data_path: str, done: Done | None, *, is_rewritten: bool) -> Iterator[Change]:
-        """Yield what the `.done` of a data log means, which came or came anew; None where it cannot be read."""
+        """Yield the changes for the `.done` of a data log that came, or came again; None if it is unreadable."""
         name = parse_log_name(data_path)
         assert name is not None, "a .done is named after its data"
         was_known = self._logs.known(data_path) is not None
@@ -372,7 +381,7 @@ class JobDecoder(Decoder):
             yield self._assessed(log)
 
     def _new_tables(self, name: LogName) -> Iterator[Change]:
-        """Join records again that came before a file of their model's layers."""
+        """Yield the records that came before a file of their model's layers, joined again."""
         disagreements = self._joins.disagreements(name)
         if disagreements is not None:
             entries = tuple(ledger.entry(ledger.LAYER_COUNTS, text) for text in disagreements)
@@ -383,7 +392,7 @@ class JobDecoder(Decoder):
             yield from self._redecoded(f".{name.model}.")
 
     def _redecoded(self, of_model: str) -> Iterator[Change]:
-        """Write every aicore and aicpu log whose path holds `of_model` once more."""
+        """Yield all rows of every aicore and aicpu log whose path contains `of_model` once more."""
         for path in filter(self.keeps, self.files.names()):
             name = parse_log_name(path) if of_model in path else None
             if name is None or not name.is_data or name.kind is LogKind.ACL_API:
@@ -403,7 +412,7 @@ class JobDecoder(Decoder):
 
 
 def _known(path: str, name: LogName, data: bytes) -> list[Change]:
-    """Return what a small file says of records. Raises FormatError, UnsupportedBoardError."""
+    """Return the changes of a small file for records. Raises FormatError, UnsupportedBoardError."""
     match name.kind:
         case LogKind.INFO_JSON:
             return [FrequencyKnown(parse_info_json(data, path))]

@@ -1,4 +1,4 @@
-"""The decoder of a source (`ingest.source`): it gives the bytes of one collection's logs their meaning."""
+"""Decoder of a source (`ingest.source`): turns the bytes of one collection's logs into changes."""
 
 from __future__ import annotations
 
@@ -16,70 +16,72 @@ if TYPE_CHECKING:
 
 
 class JobFiles(Protocol):
-    """Bytes of the collection that were decoded before."""
+    """Bytes of the collection that have been decoded before."""
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a log from `start` on, or all; None where they are not kept."""
+        """Return at most `size` bytes of a log from `start` on, or all; None where they are not stored."""
 
     def names(self) -> list[str]:
-        """Paths of the logs whose bytes were decoded before."""
+        """Return the paths of the stored logs."""
 
 
 class Decoder:
-    """Decodes the logs of one collection. Bytes are in `files` before they are given to it.
+    """Decoder of the logs of one collection. Bytes are in `files` before they are passed to it.
 
-    As it stands here it counts them. Rows of its own go out as `SourceRows`, into tables of the source's schema.
+    This base counts the bytes. Rows of a source go out as `SourceRows`, into tables of the source's schema.
     """
 
-    names_table = ""  # its rows name what others have: who goes on with a log is told them again
-    end_file = ""  # a file of this name says that nothing more is written, where a source has one
+    # Table whose rows name what others refer to: they are sent again to a capture that continues a log.
+    names_table = ""
+    # Name of the file that says that nothing more is written, where the source has one.
+    end_file = ""
 
     def __init__(self, files: JobFiles, **_chosen: Any) -> None:
-        """`_chosen` is what the command chose: counter maps, which inferences to keep."""
+        """Set the files; `_chosen` has the command's choices, as counter maps and which inferences to store."""
         self.files = files
 
     @classmethod
     def growing(cls, _path: str) -> bool:
-        """Whether a file of this name grows at its end; any other is rewritten whole."""
+        """Return True if a file of this name grows at its end; any other is replaced as a unit."""
         return True
 
     def keeps(self, _path: str) -> bool:
-        """Whether a log gets rows, which its name alone tells: any other was passed over on purpose."""
+        """Return True if a log gets rows, which its name alone decides; else it is skipped on purpose."""
         return True
 
     def begin_stream(self) -> None:
-        """A stream begins: what was told in an earlier one may have changed."""
+        """Note that a stream begins: what an earlier one announced may have changed."""
 
     def expect(self, paths: Iterable[str]) -> None:
-        """The board announces logs that are not held whole."""
+        """Note that the board announces logs of which not everything is stored."""
 
     def inferences(self, groups: Sequence[Group]) -> tuple[list[Change], Sequence[Group]]:
-        """Inferences that come whole, of logs of which nothing was decoded before.
+        """Decode inferences that came complete, of logs of which nothing was decoded before.
 
-        Returns what they mean, and the groups whose files are to be given one by one.
+        Returns the changes, and the groups whose files have to be passed one by one.
         """
         return [], groups
 
     def confirm(self, _path: str) -> Iterable[Change]:
-        """A log that is complete is as it was held."""
+        """Yield the changes for a complete log that the board confirms to be as stored."""
         return ()
 
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
-        """A data log goes on from `offset`; from 0 its earlier rows are void."""
+        """Yield the changes for a data log that continues at `offset`; 0 voids its earlier rows."""
         if offset == 0:
             yield LogReset(path)
         yield LogAdvanced(path, generation, offset)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """Bytes of a data log at `offset`."""
+        """Yield the changes for bytes of a data log at `offset`."""
         yield LogAdvanced(path, generation, offset + len(data))
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """The board vouches for a data log."""
+        """Yield the changes for a data log whose size and digest the board has confirmed."""
         yield LogAdvanced(path, generation, offset, complete=True, digest=digest)
 
     def whole(self, path: str, generation: int, data: bytes, digest: bytes) -> Iterator[Change]:
-        """A data log that came whole: as if it began, grew and was complete."""
+        """Yield the changes for a data log that came complete, as if it began, grew and was confirmed."""
         yield from self.begin(path, generation, 0)
         if data:
             yield from self.append(path, generation, 0, data)
@@ -88,22 +90,25 @@ class Decoder:
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
     ) -> Iterator[Change]:
-        """A file that came whole; `size` where `data` is only its beginning. Raises UnsupportedBoardError."""
+        """Yield the changes for a complete snapshot; `size` where `data` is only its beginning.
+
+        Raises UnsupportedBoardError.
+        """
         yield LogAdvanced(path, generation, len(data) if size is None else size, complete=True, digest=digest)
 
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterable[Change]:
-        """The collection has ended; the arguments come from the store."""
+        """Yield the changes at the end of the collection; the arguments come from the store."""
         return ()
 
 
 def small_file(files: JobFiles, path: str) -> bytes | None:
-    """A small file whole; None where there is none, or one that is too large to be one."""
+    """Return the content of a small file; None where there is none, or one too large."""
     data = files.read(path, LARGEST_CONTENT_BYTES + 1)
     return None if data is None or len(data) > LARGEST_CONTENT_BYTES else data
 
 
 def check_size(path: str, found: int, size: int | None) -> None:
-    """Raise StoreError where another number of bytes was found than is committed, as far as that is known."""
+    """Raise StoreError if `found` bytes were found of a log with `size` committed ones; None is not checked."""
     if size is not None and found != size:
         raise StoreError(
             f"the mirror lost bytes of {path}: {found} of {size} are there",

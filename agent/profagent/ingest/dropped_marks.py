@@ -1,8 +1,8 @@
-"""Marks that are missing, reckoned from the numbers of all marks of a board: segments may come in any order.
+"""Missing marks, computed from the numbers of all marks of a board: segments may come in any order.
 
-Each run of numbers has the count of those that are missing before it; the ledger has the sum for each segment, with the
-session that fetched the mark after the gap. A gap before which a segment has not come whole is not told yet; it is once
-that has come, and at the end of the capture.
+Each run of numbers stores how many are missing before it; the ledger has the sum for each segment, in the session that
+fetched the mark after the gap. While an earlier segment is incomplete, a gap is unknown; it is decided when that
+segment is complete, and at the end of the capture.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_UNFINISHED = (
     "SELECT j.name, l.path FROM log l JOIN job j USING (job) WHERE j.board = ? AND j.name GLOB 'MARKS-*'"
     " AND l.path NOT GLOB '*[^0-9]*' AND l.complete = 0 ORDER BY 1, 2 LIMIT 1"
 )
-# Runs of each writer in the order of the board's segments, of those writers of which a run was not reckoned.
+# Runs of each writer in the order of the board's segments, for writers with a run that is not decided.
 _RUNS = f"""
 SELECT n.pid, n.writer, j.name, l.path, n.life, n.first, n.last, n.number, n.missing, n.log, n.dropped,
        EXISTS (SELECT 1 FROM range r WHERE r.log = n.log AND r.number = n.number)
@@ -31,7 +31,7 @@ FROM mark_run n JOIN {_OF_BOARD}
 AND (n.pid, n.writer) IN (SELECT n.pid, n.writer FROM mark_run n JOIN {_OF_BOARD} AND n.dropped IS NULL)
 ORDER BY n.pid, n.writer, j.name, l.path, n.life, n.first
 """  # noqa: S608 - constants
-# A sum of integers may be too large for one.
+# `total`, because a sum of integers may overflow.
 _OF_LOG = (
     "SELECT r.session, j.job, total(n.dropped) FROM mark_run n JOIN range r ON r.log = n.log AND r.number = n.number"
     " JOIN log l ON l.log = n.log JOIN job j USING (job) WHERE n.log = ? GROUP BY r.session HAVING total(n.dropped) > 0"
@@ -39,16 +39,16 @@ _OF_LOG = (
 
 
 class _Segment(NamedTuple):
-    """A place in the stream of a board's marks; its order is the board's."""
+    """Segment of the stream of a board's marks; segments compare in the board's order."""
 
     collection: str
     path: str
 
 
 def reckon_dropped(connection: sqlite3.Connection, board: int, is_over: bool) -> Iterator[Reckoned]:
-    """Yield the logs of a board whose dropped marks are others now, in the transaction that is open.
+    """Yield the logs of a board whose missing marks have changed, in the open transaction.
 
-    `is_over`: nothing more comes, so that every gap is told.
+    `is_over`: nothing more comes, so every gap is decided.
     """
     unfinished = None if is_over else _first_unfinished(connection, board)
     found = connection.execute(_RUNS, (board,)).fetchall()
@@ -72,7 +72,7 @@ def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | 
 
 
 def _reckoned(rows: Iterable[tuple[Any, ...]], unfinished: _Segment | None) -> Iterator[tuple[NumberRun, int | None]]:
-    """Yield each run of a writer with what is missing before it and in it; None while that is not known."""
+    """Yield each run of a writer with the number of marks missing before and in it; None while undecided."""
     segments: dict[int, _Segment] = {}
     captured: set[NumberRun] = set()
     lives: list[list[NumberRun]] = []

@@ -1,9 +1,9 @@
-"""Which files belong together: inferences that come whole are decoded together, everything else file by file.
+"""Grouping of files: inferences that come complete are decoded together, everything else file by file.
 
 A group is the files of one inference, all of them new and complete: the aicore log and its `.done`, and the aicpu log
-and its `.done` if the inference has one. The names and sizes of its files promise that it is plain, so that its rows
-follow from these files alone. What looks odd in any way is no group and takes the general way, which knows every case.
-Everything here is pure.
+and its `.done` if the inference has one. The names and sizes of the files promise that it is plain, so that its rows
+follow from these files alone. Anything odd is no group and takes the general way, which handles every case. Everything
+here is pure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from profagent.ledger import Entry
     from profagent.link.messages import FollowedLog, LogEvent
 
-# The files of an inference in the order in which they are read: each unit's data, then the `.done` that ends it.
+# Places of an inference's files in the order of reading: each unit's data, then the `.done` that ends it.
 AICORE, AICORE_DONE, AICPU, AICPU_DONE = range(4)
 _PLACES = {"core": AICORE, "cpu": AICPU}
 _WHOLE = (frozenset({AICORE, AICORE_DONE}), frozenset({AICORE, AICORE_DONE, AICPU, AICPU_DONE}))
@@ -44,7 +44,7 @@ _FIRST_KINDS = (LogKind.INFO_JSON, LogKind.NET_INFO, LogKind.LAYER_INFO)
 
 
 class WholeFile(Struct):
-    """A file that came whole. `digest` is the board's; `done` is what a `.done` says, None for any other file."""
+    """Complete file. `digest` is the board's; `done` is the parsed content of a `.done`, None for any other file."""
 
     path: str
     generation: int
@@ -54,7 +54,7 @@ class WholeFile(Struct):
 
 
 class Group(Struct):
-    """The files of one inference that may be plain; `name` is that of its aicore log."""
+    """Files of one inference that may be plain; `name` is that of its aicore log."""
 
     name: LogName
     aicore: WholeFile
@@ -64,15 +64,15 @@ class Group(Struct):
 
     @property
     def files(self) -> list[WholeFile]:
-        """Its two or four files, in the order in which they are read."""
+        """The two or four files, in the order in which they are read."""
         every = (self.aicore, self.aicore_done, self.aicpu, self.aicpu_done)
         return [file for file in every if file is not None]
 
 
 def group_of(name: LogName, files: Sequence[WholeFile]) -> Group | None:
-    """Return the group of an inference's two or four whole files, in their order; None where one of them looks odd.
+    """Return the group of an inference's two or four files, in their order; None if one of them looks odd.
 
-    `name` is that of the aicore log. Sets `done` of its `.done` files.
+    `name` is that of the aicore log. Sets `done` of the `.done` files.
     """
     if name.current_pic_count is None or name.current_pic_count > LARGEST_INTEGER:
         return None
@@ -83,7 +83,7 @@ def group_of(name: LogName, files: Sequence[WholeFile]) -> Group | None:
 
 
 def _is_plain(data: WholeFile, done: WholeFile, kind: LogKind) -> bool:
-    """Return True if a unit's data is as long as its own `.done` says, and both are named in plain text."""
+    """Return True if a unit's data is as long as its own `.done` announces, and both names are plain text."""
     size = len(data.data)
     if (data.generation, done.generation) != (1, 1) or display_text(data.path) != data.path:
         return False
@@ -104,8 +104,7 @@ def _is_plain(data: WholeFile, done: WholeFile, kind: LogKind) -> bool:
 class Reading(NamedTuple):
     """Files of a directory that are read one after the other.
 
-    `name` is that of an inference's aicore log where these are all of its files, so that they may be a group; None
-    where they are not.
+    `name` is that of an inference's aicore log if these are all of its files, so that they may be a group; else None.
     """
 
     paths: tuple[str, ...]
@@ -113,9 +112,9 @@ class Reading(NamedTuple):
 
 
 def reading_order(paths: Iterable[str]) -> list[Reading]:
-    """Return the files of a JOB in the order to read them: what names and times records, the rest, the inferences.
+    """Return the files of a JOB in reading order: those that name and time records, others, then inferences.
 
-    The files of an inference stand together, so that no figure of it is judged before all of them were read.
+    The files of an inference stand together, so that no figure of it is judged before all of them are read.
     """
     first: list[str] = []
     others: list[str] = []
@@ -134,7 +133,7 @@ def reading_order(paths: Iterable[str]) -> list[Reading]:
 def _reading(rest: str, files: Sequence[tuple[int, str]]) -> Reading:
     places = [place for place, _ in files]
     is_whole = len(set(places)) == len(places) and frozenset(places) in _WHOLE
-    # What the names of an inference's logs share tells all their fields: one is read for all.
+    # The names of an inference's logs share all of their fields, so one is parsed for all.
     name = parse_log_name(f"data/aicore{rest}") if is_whole else None
     return Reading(tuple(path for _, path in files), name)
 
@@ -152,9 +151,9 @@ def _comes_first(path: str) -> bool:
 
 
 class Arrival(NamedTuple):
-    """A group that came whole, and an event for each of its files: a `Started` that is all of the file.
+    """Group that came complete, and an event for each of its files: a `Started` with the file's whole content.
 
-    `received` has the order of `group.files`. To give up the group, give these events to the general way.
+    `received` has the order of `group.files`. To give up the group, pass these events to the general way.
     """
 
     group: Group
@@ -167,25 +166,26 @@ class _Announced(NamedTuple):
 
 
 class Feed:
-    """Finds the inferences of a stream that come whole and new within one batch.
+    """Finder of inferences that come complete and new within one batch of a stream.
 
-    A log is new if nothing of it was held when it was announced; handles are those of one stream.
+    A log is new if nothing of it was stored when it was announced. Handles belong to one stream.
     """
 
     def __init__(self, most: int = MOST_NEW_LOGS) -> None:
-        """`most` is how many new logs are remembered."""
+        """Set the largest number of new logs to remember."""
         self._most = most
-        self._new: dict[int, _Announced] = {}  # by handle, new logs of units of which no event has come
-        # Inferences with an announced aicpu file, until their aicore log comes: without that file they are not whole.
+        # By handle, announced new logs of units for which no event has come.
+        self._new: dict[int, _Announced] = {}
+        # Inferences with an announced aicpu file, until their aicore log comes: without that file they are incomplete.
         self._on_cpu: set[tuple[str, str]] = set()
 
     def begin_stream(self) -> None:
-        """Forget all logs: a stream begins, with handles of its own."""
+        """Forget all logs, because a new stream has handles of its own."""
         self._new.clear()
         self._on_cpu.clear()
 
     def announce(self, log: FollowedLog, path: str, *, is_new: bool) -> None:
-        """Note an announced log. `is_new`: nothing of it is held, and it is to have rows."""
+        """Note an announced log. `is_new`: nothing of it is stored, and it is to have rows."""
         self._new.pop(log.handle, None)
         unit = _UNIT_FILE.fullmatch(path)
         if unit is None:
@@ -194,6 +194,7 @@ class Feed:
         if place in (AICPU, AICPU_DONE):
             self._on_cpu.add(inference)
         if is_new:
+            # Forgetting is harmless: the logs then take the general way.
             if len(self._new) >= self._most:
                 self._new.clear()
             self._new[log.handle] = _Announced(inference, place)
@@ -201,9 +202,9 @@ class Feed:
     def take(
         self, events: Sequence[Received], *, is_plain_allowed: Callable[[str], bool] = lambda _job: True
     ) -> tuple[dict[str, list[Arrival]], list[Received]]:
-        """Return the groups that came whole in a batch, by JOB, and the other events in their order.
+        """Return the groups that came complete in a batch, by JOB, and the other events in their order.
 
-        `is_plain_allowed` tells of a JOB whether it may have groups at all. After its first event no log is new.
+        `is_plain_allowed` returns True for a JOB that may have groups. After its first event no log is new.
         """
         came: dict[tuple[str, str], dict[int, list[Received]]] = {}
         for received in events:
@@ -242,7 +243,7 @@ class Feed:
 
 
 def join_pieces(pieces: Sequence[Received]) -> Received | None:
-    """Join the events of one log into one that is all of it; None where they are anything but its first generation.
+    """Join the events of one log into one with its whole content; None unless they are its first generation.
 
     They are one `Started` with a digest, or a `Started`, the `Chunk`s that follow it and a `Completed`.
     """
@@ -254,7 +255,7 @@ def join_pieces(pieces: Sequence[Received]) -> Received | None:
     if first.digest or not isinstance(last, Completed):
         return None
     data = _followed(first, [each.event for each in pieces[1:-1]])
-    # Events of another handle are of another log, which has the same name in another spelling.
+    # Another handle is another log, whose name differs in spelling only.
     if data is None or (last.handle, last.generation, last.size) != (first.handle, 1, len(data)):
         return None
     whole = Started(first.handle, 1, 0, first.reason, data, last.digest)
@@ -262,7 +263,7 @@ def join_pieces(pieces: Sequence[Received]) -> Received | None:
 
 
 def _followed(first: Started, events: Sequence[LogEvent]) -> bytes | None:
-    """Return the data of a log's first event and of those behind it; None where one of them does not follow."""
+    """Return the data of a log's first event and of its successors; None if one does not continue the data."""
     parts, size = [first.data], len(first.data)
     for event in events:
         if not isinstance(event, Chunk) or (event.handle, event.generation, event.offset) != (first.handle, 1, size):
@@ -287,17 +288,17 @@ _TIMES = ("begin_us", "end_us", "segment_start_us", "segment_end_us")
 def decode_groups(
     groups: Sequence[Group], joins: Joins, counter_map: CounterMap | None
 ) -> tuple[PlainLogs | None, Sequence[Group]]:
-    """Decode inferences that came whole. Returns those that are plain, and the groups whose records show otherwise.
+    """Decode inferences that came complete; return the plain ones, and the groups that turn out not to be plain.
 
     A group is not plain if one of its logs has more than one load, or times that the database cannot hold. The first
-    is None where no group is plain.
+    result is None where no group is plain.
     """
     places = {LogKind.AICORE: [*range(len(groups))]}
     places[LogKind.AICPU] = [place for place, group in enumerate(groups) if group.aicpu is not None]
     units = {kind: _unit([groups[place] for place in of], kind, counter_map) for kind, of in places.items() if of}
     odd = {places[kind][log] for kind, unit in units.items() for log in _odd_logs(unit)}
     if odd:
-        # Their records are among those of the others: these are read once more, which is rare.
+        # Records of odd groups are mixed with the others, so these are decoded once more. That is rare.
         plain, _ = decode_groups([group for place, group in enumerate(groups) if place not in odd], joins, counter_map)
         return plain, [groups[place] for place in sorted(odd)]
     if not groups:

@@ -32,10 +32,10 @@ UNKNOWN_US = float("nan")
 
 
 class InferenceTimes(NamedTuple):
-    """When an inference ran by its records, from the first begin to the last end, and by its call; NaN is not known.
+    """Times of an inference by its records, from the first begin to the last end, and by its call; NaN is unknown.
 
-    `number` tells it from all others, `ran_before` is how many the model ran before it. `is_awaited`: its call may
-    still come.
+    `number` identifies it, `ran_before` is the number of inferences that its model ran before. `is_awaited`: its call
+    may still come.
     """
 
     number: int
@@ -48,34 +48,39 @@ class InferenceTimes(NamedTuple):
 
     @property
     def latency(self) -> tuple[float | None, LatencyFrom | None]:
-        """Its latency in µs as it is known now, and where that is from; None where it is not known."""
+        """Latency in µs as far as known, and its origin; None and None where unknown."""
         if (us := self.call_end_us - self.call_begin_us) >= 0:
             return us, LatencyFrom.CALL
         return (us, LatencyFrom.RECORDS) if (us := self.end_us - self.begin_us) >= 0 else (None, None)
 
 
 class ModelCalls:
-    """The newest calls of a model, and the inferences that wait for theirs."""
+    """Newest calls of a model, and the inferences that wait for theirs."""
 
     def __init__(self) -> None:
+        # The newest calls that run inferences, at most REMEMBERED_CALLS_OF_MODEL.
         self._records: NDArray[np.void] = np.empty(0, API_DTYPE)
-        self._calls: Calls | None = None  # of these records, once somebody has asked
+        # These records, sorted for the search once somebody needs it.
+        self._calls: Calls | None = None
+        # True if calls have come since the last `settle`.
         self._has_new = False
         self._latest_begin_us = self._latest_end_us = 0
+        # Inferences without a call, oldest first.
         self._waiting: deque[InferenceTimes] = deque()
 
     def take(self, records: NDArray[np.void]) -> None:
-        """Take calls that came."""
+        """Take records of calls that came."""
         records = records[np.isin(records["api"], _RUN_INFERENCES)]
         if len(records):
             self._records = np.concatenate([self._records, records])[-REMEMBERED_CALLS_OF_MODEL:]
             self._calls, self._has_new = None, True
             self._latest_end_us = max(self._latest_end_us, int(records["end_us"].max()))
-            waits = records["api"] != EXECUTE_ASYNC  # a call that only begins an inference proves nothing
+            # A call that only begins an inference does not prove that an earlier one is missing.
+            waits = records["api"] != EXECUTE_ASYNC
             self._latest_begin_us = max(self._latest_begin_us, int(records["begin_us"][waits].max(initial=0)))
 
     def find(self, inferences: Sequence[InferenceTimes]) -> Sequence[InferenceTimes]:
-        """Return inferences with their calls, as far as these are here."""
+        """Return inferences with their calls, as far as these have come."""
         # Most calls come later than what they ran.
         has_later = any(each.end_us <= self._latest_end_us for each in inferences)
         return self._with_calls(inferences) if has_later else inferences
@@ -85,9 +90,9 @@ class ModelCalls:
         self._waiting.append(inference)
 
     def settle(self, *, is_over: bool) -> Iterator[InferenceTimes]:
-        """Inferences that wait no longer: their calls have come, or do not come any more.
+        """Yield inferences that no longer wait: their calls have come, or will never come.
 
-        A call has gone when one is here that began after the inference: the runtime writes calls as they end.
+        A call is missing once a call has come that began after the inference: the runtime writes calls as they end.
         """
         surplus = len(self._waiting) - MOST_WAITING
         if not self._waiting or not (self._has_new or is_over or surplus > 0):
@@ -112,21 +117,23 @@ class ModelCalls:
 
 
 class LatencyWindow:
-    """The latencies of a model's last inferences."""
+    """Latencies of a model's last inferences."""
 
     def __init__(self, kept: int = KEPT_INFERENCES) -> None:
+        # Number of all inferences, and the newest of them, as many as the window holds.
         self.total = 0
         self._kept: deque[InferenceTimes] = deque(maxlen=kept)
+        # The latency of the window, None after a change.
         self._found: Latency | None = None
 
     def take(self, inference: InferenceTimes) -> None:
-        """Take an inference."""
+        """Add an inference."""
         self._kept.append(inference)
         self.total += 1
         self._found = None
 
     def renew(self, inference: InferenceTimes) -> None:
-        """Take what is known now of an inference, if it is kept."""
+        """Replace an inference by its newest times, if it is in the window."""
         for place, each in enumerate(self._kept):
             if each.number == inference.number:
                 self._kept[place] = inference
@@ -134,7 +141,7 @@ class LatencyWindow:
 
     @property
     def latency(self) -> Latency:
-        """The latency of each kept inference, oldest first: of one origin, NaN where it is not known."""
+        """Latency of each inference in the window, oldest first: of one origin, NaN where unknown."""
         if self._found is None:
             kept = self._kept
             calls = np.array([(each.call_begin_us, each.call_end_us) for each in kept], np.float64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Which samples of models have come while somebody watches, and what was due between them."""
+"""Samples of models that have come while somebody watches, and what was due between them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,28 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
 
 _OF_SAMPLES = (LogKind.AICORE, LogKind.AICPU)
-# The name and id of a model.
+# Name and id of a model.
 Model = tuple[str, int]
 
 
 @dataclass(slots=True)
 class _Samples:
+    """Samples of one model, in any order of arrival.
+
+    `counts` are the newest picture counts, rising; those up to `forgotten` are only in `tally`.
+    """
+
     tally: SampleTally = field(default_factory=SampleTally)
     counts: list[int] = field(default_factory=list)
     forgotten: int = -1
     is_loaded_again: bool = False
-    # Samples that were passed over on purpose, of which nothing comes: they are seen with the next that does.
+    # Skipped samples, of which nothing comes: they are counted with the next sample that does.
     passed_over: deque[int] = field(default_factory=deque)
-    # It came before all that its JOB held had been told: a file between two others may be told later.
+    # True if a sample came before its JOB was listed completely: a name between two others may still come.
     is_unsure: bool = False
 
     def see(self, count: int, pictures: int) -> None:
-        """A sample after `count` pictures, one time or several."""
+        """Count a sample after `count` pictures; repetitions count once."""
         while self.passed_over and self.passed_over[0] < count:
             self._see(self.passed_over.popleft(), pictures)
         self._see(count, pictures)
@@ -52,7 +57,7 @@ class _Samples:
             self.forgotten = self.counts.pop(0)
 
     def figures(self, interval: int | None) -> SampleCounts:
-        """As SampleTally's; of a model that was loaded again it is not known what was due."""
+        """Return the figures of the tally; of a model that was loaded again it is unknown what was due."""
         why = NOT_LISTED if self.is_unsure else LOADS if self.is_loaded_again else None
         if why is not None:
             return figures_of(self.tally.sampled, None, interval, why=why)
@@ -60,34 +65,38 @@ class _Samples:
 
 
 class LiveSamples:
-    """The samples that came since watching began."""
+    """Samples that have come since watching began, of all models."""
 
     def __init__(self) -> None:
+        # Samples by JOB and model, the one used last at the end; at most COMPARED_MODELS.
         self._models: OrderedDict[tuple[str, Model], _Samples] = OrderedDict()
-        self._forgotten: list[SampleCounts] = []  # their sum, once there is one
+        # Sum of the models beyond that bound: one element, or none.
+        self._forgotten: list[SampleCounts] = []
+        # Interval of each JOB's acl.json.
         self._intervals: dict[str, int | None] = {}
+        # JOBs whose files have all been announced in this stream.
         self._listed: set[str] = set()
 
     def tell(self, job: str, interval: int | None) -> None:
-        """The interval of the JOB's acl.json."""
+        """Set the interval of the JOB's acl.json."""
         self._intervals[job] = interval
 
     def list(self, job: str) -> None:
-        """Every file of the JOB has been told: from now on, what lies between two samples is known."""
+        """Note that every file of the JOB has been announced: what lies between two samples is known from now on."""
         self._listed.add(job)
         for (of, _), samples in self._models.items():
             samples.is_unsure &= of != job
 
     def pass_over(self, job: str, model: Model, counts: Iterable[int]) -> None:
-        """These samples of a model, by rising picture count, were passed over on purpose: nothing of them will come."""
+        """Add samples of a model, by rising picture count, that were skipped on purpose and will never come."""
         self._models.setdefault((job, model), _Samples()).passed_over.extend(counts)
 
     def unlist(self) -> None:
-        """The link is lost: files that come are told in any order; what is known stays until then."""
+        """Note that the link is lost, after which files are announced in any order. What is known stays."""
         self._listed.clear()
 
     def take(self, job: str, change: Change) -> None:
-        """Know of a file that came or is announced, or that a model was loaded again and counts anew."""
+        """Count the sample of a file that came or is announced, and note that a model was loaded again."""
         if isinstance(change, LogAdvanced | NamesAnnounced):
             for path in [change.path] if isinstance(change, LogAdvanced) else change.paths:
                 name = parse_log_name(path)
@@ -99,22 +108,22 @@ class LiveSamples:
                 self.load_again(job, _model(records.name))
 
     def see(self, job: str, model: Model, count: int, pictures: int) -> None:
-        """Know of a sample of a model after `count` pictures, each inference having so many."""
+        """Count a sample of a model after `count` pictures, each inference having `pictures`."""
         samples = self._of(job, model)
         samples.is_unsure |= job not in self._listed
         samples.see(count, pictures)
 
     def load_again(self, job: str, model: Model) -> None:
-        """Know that a model was loaded again, and counts anew."""
+        """Note that a model was loaded again, and counts pictures anew."""
         self._of(job, model).is_loaded_again = True
 
     def of_model(self, job: str, model: Model) -> dict[str, Any]:
-        """`sampled` and `due` of one model so far."""
+        """Return `sampled` and `due` of one model so far."""
         figures = self._figures(job, self._of(job, model))
         return {"sampled": figures.sampled, "due": figures.due}
 
     def in_all(self) -> dict[str, Any]:
-        """The figures of all models together."""
+        """Return the figures of all models together."""
         known = (self._figures(job, samples) for (job, _), samples in self._models.items())
         return sum_of([*self._forgotten, *known]).fields()
 

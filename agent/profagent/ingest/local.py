@@ -1,6 +1,7 @@
-"""A JOB directory on this machine, sent as its board would send it: what is held of each log, then the rest.
+"""JOB directory on this machine, sent as its board would send it: first what the host has, then the rest.
 
-So a JOB that was copied here becomes what a live capture of it would have been, by the same way. All of it blocks.
+A JOB that was copied here so becomes what a live capture of it would have been, by the same way. Everything here
+blocks.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InferenceRecords:
-    """One inference: records of AICORE_DTYPE in the order they ran, and each one's layer, None where not known."""
+    """Inference of a local JOB: its records of AICORE_DTYPE in the order they ran, and each one's layer or None."""
 
     log: LogName
     records: Records
@@ -65,14 +66,14 @@ class InferenceRecords:
 
 
 class LocalJobFiles:
-    """The files of a JOB directory. Raises UsageError, UnsupportedBoardError when it is none of ours."""
+    """Files of a JOB directory. Raises UsageError, UnsupportedBoardError if it is no JOB of an SS928."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         listing = list_job(directory)
         self._files = frozenset(listing.files)
         named = ((path, parse_log_name(path)) for path in listing.files)
-        # By what the logs of an inference share: their spellings may differ.
+        # Keyed by the fields that an inference's logs share: their spellings may differ.
         self._cpu_logs = {
             name.inference: path for path, name in named if name and name.kind is LogKind.AICPU and name.is_data
         }
@@ -80,7 +81,7 @@ class LocalJobFiles:
         self.is_simulated = listing.is_simulated
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a file from `start` on; None when there is none, or it cannot be read."""
+        """Return at most `size` bytes of a file from `start` on; None if it is missing or unreadable."""
         if path not in self._files:
             return None
         try:
@@ -92,16 +93,16 @@ class LocalJobFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of all its files."""
+        """Paths of all files."""
         return sorted(self._files)
 
     def names(self) -> list[str]:
-        """Nothing: tables of layers are read when they are asked for."""
+        """Return no paths: tables of layers are read when they are needed."""
         return []
 
     @property
     def frequency_mhz(self) -> int | None:
-        """The NPU's clock; None where the JOB does not tell it."""
+        """NPU clock in MHz; None where the JOB has none."""
         data = small_file(self, DEVICE_INFO)
         try:
             return None if data is None else parse_info_json(data, DEVICE_INFO)
@@ -110,21 +111,21 @@ class LocalJobFiles:
 
     @property
     def inferences(self) -> list[tuple[str, LogName]]:
-        """The paths of aicore logs, and what they are called."""
+        """Paths and names of aicore logs."""
         named = ((path, parse_log_name(path)) for path in sorted(self._files))
         return [(path, name) for path, name in named if name and name.kind is LogKind.AICORE and name.is_data]
 
     def join(self, name: LogName) -> LayerJoin | None:
-        """The layers of a log's model; None where its tables cannot be read."""
+        """Return the layers of a log's model; None where its tables cannot be read."""
         return self._joins.of(name)
 
     def cpu_log(self, path: str) -> str | None:
-        """The aicpu log of the inference that an aicore log is of; None where there is none."""
+        """Return the path of the aicpu log of an aicore log's inference; None where there is none."""
         name = parse_log_name(path)
         return None if name is None else self._cpu_logs.get(name.inference)
 
     def of(self, path: str, name: LogName) -> Iterator[InferenceRecords]:
-        """The inferences of one log: more than one where the model was loaded again."""
+        """Yield the inferences of one log: more than one where the model was loaded again."""
         data, log = self.read(path) or b"", DataLog(path, name)
         log.done = done_of(self, path)
         found = log.append(data, self._joins.of(name), None)
@@ -140,9 +141,9 @@ class LocalJobFiles:
             yield InferenceRecords(name, records[chosen], tuple(layers[each] for each in chosen.tolist()))
 
 
-# Folders that the vendor's commands, and ours, make inside a JOB.
+# Folders that the vendor's commands and profagent's make inside a JOB.
 OUTPUT_FOLDERS = frozenset({"sqlite", "timeline", "summary", "trace", "log", "parquet", "exports"})
-# What the board's daemon takes as a log that grows, by its last component; anything else is a snapshot.
+# Names that the board's daemon takes for growing logs, by their last component; any other file is a snapshot.
 _GROWING = re.compile(rb"(?i:(aicore|aacore|aicpu|aacpu|acl_api|aclmodule)\.[0-9]+\..*[0-9])", re.DOTALL)
 _KINDS = {
     b"aicore": LogKind.AICORE,
@@ -156,9 +157,9 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class JobListing:
-    """Paths of the regular files in a JOB directory and of what else stands there.
+    """Regular files in a JOB directory, and other entries.
 
-    `readings` has the files in the order to read them, as those that belong together.
+    `readings` has the files in reading order, in sets that belong together.
     """
 
     readings: tuple[Reading, ...]
@@ -167,21 +168,21 @@ class JobListing:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of all files in the order to read them."""
+        """Paths of all files in reading order."""
         return tuple(path for reading in self.readings for path in reading.paths)
 
     def grows(self, path: str) -> bool:
-        """Whether a file is a log that grows."""
+        """Return True if a file is a growing log."""
         return growing_kind(path) is not None if self.source == JOB_SOURCE else decoder_of(self.source).growing(path)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the simulated board's marker is there."""
+        """True if the simulated board's marker is there."""
         return SIMULATED_MARKER in self.files
 
 
 def list_collection(directory: Path) -> JobListing:
-    """Look into a directory of any source, which its name tells; any other is a JOB. Raises as `list_job`."""
+    """List a directory of any source, which its name determines; an unknown name is a JOB. Raises as `list_job`."""
     name = directory.resolve().name
     if is_job(name):
         require_job(directory)
@@ -201,7 +202,7 @@ def list_collection(directory: Path) -> JobListing:
 
 
 def require_job(directory: Path) -> None:
-    """Raise UsageError for what is no JOB directory; one that has its name may be empty."""
+    """Raise UsageError for a directory that is no JOB; one with a JOB's name may be empty."""
     if not is_job(directory.resolve().name):
         raise UsageError(
             f"{directory} is no JOB directory: it holds subscribed operators, marks or metrics",
@@ -218,13 +219,13 @@ def require_job(directory: Path) -> None:
 
 
 def list_job(directory: Path) -> JobListing:
-    """Look into a JOB directory. Raises UsageError when it is none, UnsupportedBoardError for another SoC's."""
+    """List a JOB directory. Raises UsageError if it is none, UnsupportedBoardError for another SoC's."""
     require_job(directory)
     return list_collection(directory)
 
 
 class LocalStream:
-    """The logs of one JOB directory. Links are not followed, and only what its listing has is read."""
+    """Logs of one JOB directory, as a stream. Links are not followed, and only listed files are read."""
 
     def __init__(self, directory: Path, listing: JobListing) -> None:
         self._directory = directory
@@ -235,16 +236,16 @@ class LocalStream:
         self._reader = AheadReader(directory, files)
 
     def log(self, path: str) -> FollowedLog:
-        """Return the log of a file; its handle is the place of the file in the order of reading, from 1 on."""
+        """Return the log of a file; its handle is the file's place in reading order, from 1 on."""
         handle, grows = self._places[path] + 1, self._listing.grows(path)
         return FollowedLog(handle, self.job, os.fsencode(path), snapshot=not grows)
 
     def missing(
         self, page: Iterable[tuple[Reading, Sequence[FollowedLog]]], holdings: Mapping[int, Holding]
     ) -> Iterator[Arrival | Received]:
-        """Yield what the host does not hold of files, given with their logs; inferences that are new come whole.
+        """Yield what the host lacks of files, given with their logs; new inferences come complete.
 
-        `holdings` are by handle; one that is to be skipped may be among them.
+        `holdings` are by handle, including those to be skipped.
         """
         for reading, logs in page:
             held = [holdings[log.handle] for log in logs]
@@ -258,7 +259,7 @@ class LocalStream:
                     yield from self.events(log, holding)
 
     def _arrival(self, reading: Reading, logs: Sequence[FollowedLog]) -> Arrival | None:
-        """Read the files of an inference; None where they are no group."""
+        """Read the files of an inference; return None if they are no group."""
         assert reading.name is not None, "all files of an inference"
         files: list[WholeFile] = []
         for path in reading.paths:
@@ -279,14 +280,14 @@ class LocalStream:
         return Arrival(group, tuple(received))
 
     def odd(self) -> Iterator[Loss]:
-        """Losses for what is no regular file."""
+        """Yield a loss for each entry that is no regular file."""
         for path in self._listing.others:
             entry = self._directory / path
             what = "a directory" if entry.is_dir() and not entry.is_symlink() else "no regular file"
             yield Loss(0, 1, ledger.NOT_A_FILE, f"{path} is {what}", 0)
 
     def events(self, log: FollowedLog, holding: Holding) -> Iterator[Received]:
-        """What the host does not hold of a log."""
+        """Yield the events for what the host lacks of a log."""
         path = os.fsdecode(log.path)
         try:
             handle, _ = required(f"{self._directory}/{path}")
@@ -326,14 +327,17 @@ class LocalStream:
 
 
 def growing_kind(path: str) -> LogKind | None:
-    """What a log that grows holds, by the rule of the board's daemon; None for a snapshot."""
-    # Most files that do not grow are told by their end, which the expression would look for at each of its letters.
+    """Return the kind of a growing log, by the rule of the board's daemon; None for a snapshot."""
+    # Most snapshots are recognized by their suffix; the expression would search for it at each letter.
     match = None if path.endswith(DONE_SUFFIX) else _GROWING.fullmatch(os.fsencode(path.rpartition("/")[2]))
     return None if match is None else _KINDS[match[1].lower()]
 
 
 def _goes_on(file: FileIO, log: FollowedLog, holding: Holding, digest: hashlib.blake2b) -> bool:
-    """Whether the file begins with what is held, which `digest` has taken then; of a snapshot, whether it is all."""
+    """Return True if a file begins with the bytes that the host has; a snapshot must have no others.
+
+    Updates `digest` with these bytes.
+    """
     size = os.fstat(file.fileno()).st_size
     if size < holding.offset or (log.snapshot and holding.generation > 0 and size != holding.offset):
         return False
@@ -359,12 +363,12 @@ def _is_info(entry: tuple[str, str]) -> bool:
     return path.startswith("info.json") and kind == _FILE
 
 
-# What an entry of a directory is; a link is neither.
+# Kinds of directory entries; a link is neither file nor folder.
 _FILE, _FOLDER, _OTHER = "file", "folder", "other"
 
 
 def _entries(directory: Path, prefix: str) -> Iterator[tuple[str, str]]:
-    # The directory itself tells the kinds: a call of the system for each entry would take half of the time of listing.
+    # scandir has the kinds from the directory: a system call for each entry would take half of the listing's time.
     with os.scandir(directory) as entries:
         for entry in entries:
             is_file, is_folder = entry.is_file(follow_symlinks=False), entry.is_dir(follow_symlinks=False)

@@ -1,7 +1,8 @@
 """Data logs of a JOB while they grow: bytes in, records with their segments and layers out, facts for the ledger.
 
-`DataLog` decodes one log. `LogState` says what is still to come of a log, and which `.done` speaks of it. `DataLogs`
-keeps the decoding states that are in use; the state of any other log is built again from the bytes of the log.
+`DataLog` decodes one log. `LogStates` says what is still to come of a log, and to which bytes its `.done` belongs.
+`DataLogs` holds the decoding states that are in use; the state of any other log is built again from the bytes of the
+log.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class LogFacts(Struct):
         size: Bytes of the log.
         loads: Inferences in the log: more than one where the model was loaded again.
         last_load_start: Byte at which the last one begins.
-        odd: The ledger's entries about records, by reason.
+        odd: Entries of the ledger about records, by reason.
     """
 
     record_bytes: int
@@ -72,8 +73,8 @@ def assess(
 ) -> tuple[Entry, ...]:
     """Return the ledger's entries about a log.
 
-    `settled`: the board says that the log is complete. `ended`: its JOB has ended. `is_done_empty`: its `.done` is
-    there and has no byte.
+    `settled`: the board has confirmed that the log is complete. `ended`: its JOB has ended. `is_done_empty`: its
+    `.done` exists and is empty.
     """
     entries = [facts.odd[reason] for reason in _OF_RECORDS if reason in facts.odd]
     if settled or ended:
@@ -84,7 +85,7 @@ def assess(
 
 
 def orphan_done(file_len: int | None) -> Entry:
-    """Return the ledger's entry about a `.done` without data, which announces so many bytes."""
+    """Return the ledger's entry about a `.done` without data, which announces `file_len` bytes."""
     if not file_len:
         return ledger.entry(ledger.DONE_WITHOUT_DATA, "a .done without data that announces no bytes", grade=ledger.NOTE)
     detail = f"the .done announces {file_len} bytes, there is no data: it could not be written or was removed"
@@ -92,7 +93,7 @@ def orphan_done(file_len: int | None) -> Entry:
 
 
 def _without_done(facts: LogFacts, *, is_done_empty: bool) -> Entry:
-    # The runtime begins a .done only where there were bytes to announce.
+    # The runtime creates a .done only where there were bytes to announce.
     if is_done_empty:
         missing = "may miss its end" if facts.size else "has no bytes"
         return ledger.entry(
@@ -127,10 +128,10 @@ class Oddity(NamedTuple):
     """Odd records of a log, for one reason.
 
     Attributes:
-        reason: Why they are odd, as the ledger names it.
-        first: Where the first of them is, in bytes of the log.
-        last: Where the last of them is, in bytes of the log.
-        records: How many are odd, or are missing.
+        reason: Name of the reason in the ledger.
+        first: Byte of the log at which the first of them begins.
+        last: Byte of the log at which the last of them begins.
+        records: Number of odd or missing records.
     """
 
     reason: str
@@ -140,12 +141,12 @@ class Oddity(NamedTuple):
 
     @property
     def entry(self) -> Entry:
-        """The ledger's entry about these records."""
+        """Entry of the ledger about these records."""
         return ledger.entry(self.reason, _OF_RECORDS[self.reason], self.first, self.last, self.records)
 
 
 def oddities(unit: Unit) -> dict[int, list[Oddity]]:
-    """Return what is odd about records whose layers were looked up, by the index of their log in the unit."""
+    """Return the odd records of a unit with layers, by the index of their log in the unit."""
     found: dict[int, list[Oddity]] = {}
     is_odd, missing = unit.is_gap_odd, unit.gap_missing
     (unknown,) = (unit.columns["layer_index"] < 0).nonzero()
@@ -175,21 +176,26 @@ class DataLog:
     """Decoding state of one log. A record may arrive in pieces: bytes of an unfinished one wait for the rest."""
 
     def __init__(self, path: str, name: LogName, *, last_load_record: int | None = None) -> None:
-        """`last_load_record` is where the last inference begins, if the `.done`'s length has shown it."""
+        """Set the log; `last_load_record` is the first record of its last inference, if the `.done` has shown it."""
         self.path = path
         self.name = name
         self.facts = LogFacts(RECORD_BYTES[name.kind])
-        self.done: Done | None = None  # what its `.done` says now; None before there is one that can be read
+        # Content of its newest `.done`; None before there is a readable one.
+        self.done: Done | None = None
+        # Number of complete records so far.
         self.records = 0
         self.last_load_record = last_load_record
-        self._begins: set[int] = set()  # records at which a load begins
+        # Records at which a load begins.
+        self._begins: set[int] = set()
+        # Bytes of a record whose rest has not come.
         self._pending = b""
+        # State of the segmentation behind the last record.
         self._progress = LogProgress.new(1)
 
     def append(
         self, data: bytes, join: LayerJoin | None, counter_map: CounterMap | None
     ) -> SegmentRecords | ApiRecords | None:
-        """Take the log's next bytes; returns the records that they finish, None when there are none."""
+        """Take the log's next bytes; return the records that they complete, None if there are none."""
         self.facts.size += len(data)
         data = self._pending + data
         count = len(data) // self.facts.record_bytes
@@ -206,14 +212,14 @@ class DataLog:
 
     @property
     def last_load(self) -> int:
-        """The number of the inference that the log's end belongs to."""
+        """Number of the inference to which the log's end belongs."""
         return max(self.facts.loads - 1, 0)
 
     def announced_load_record(self) -> int | None:
-        """Return the record at which the last inference begins by the `.done`; None where it says nothing usable.
+        """Return the first record of the last inference by the `.done`; None if it is not usable.
 
-        A `.done` that would have it begin in the middle of an inference before the last one is an earlier load's: that
-        of the last was not written, or counts bytes of another inference too (format page 1).
+        A `.done` by which the last inference would begin in the middle of an earlier one belongs to an earlier load:
+        that of the last load was not written, or counts bytes of another inference too (format page 1).
         """
         if self.done is None or self.done.file_len > self.facts.size or self.facts.size == 0:
             return None
@@ -224,10 +230,10 @@ class DataLog:
         return None if odd or self.done.file_len == 0 else record
 
     def judge(self) -> tuple[int, str]:
-        """Return how many of its inferences are whole and what is wrong with its end, empty for nothing.
+        """Return the number of complete inferences, and the fault at the end of the log, empty for none.
 
-        All of its bytes and its `.done` are here. A `.done` counts the bytes of the last inference. Those before it had
-        `.done` files of their own, which were written over.
+        All bytes of the log and its `.done` are here. A `.done` counts the bytes of the last inference. Earlier
+        inferences had `.done` files of their own, which were overwritten.
         """
         assert self.done is not None, "without a .done nobody knows"
         there = self.facts.size - self.facts.last_load_start
@@ -275,7 +281,7 @@ class DataLog:
             self._note(Oddity(reason, first, last, len(indices)))
 
     def _note(self, found: Oddity) -> None:
-        # Places come in ascending order.
+        # Bytes come in ascending order, so the first place of a reason never changes.
         known = self.facts.odd.get(found.reason)
         if known is not None:
             found = found._replace(first=known.first or 0, records=known.count + found.records)
@@ -286,41 +292,42 @@ class DataLog:
 
 
 class DataLogState(Enum):
-    """Where a data log stands: whether bytes are to come, and whether the `.done` that is there speaks of them."""
+    """State of a data log: more bytes may be to come, and its `.done` may belong to other bytes than those here."""
 
-    # No bytes are to come, and a `.done` speaks of those that are here. Any log of which nothing is noted is here.
+    # No bytes are to come, and the `.done` belongs to those that are here. Any log without a noted state rests.
     RESTING = "resting"
-    # The `.done` came in this stream, and the log was not judged by it yet: its data is not here, or it is damaged.
+    # The `.done` came in this stream, but has not been used to judge the log: its data is not here, or the `.done` is
+    # damaged.
     FRESH = "fresh"
-    # The `.done` may be of an earlier inference, until it comes anew or is confirmed.
+    # The `.done` may belong to an earlier inference, until it comes again or the board confirms it.
     STALE = "stale"
-    # These three differ in the same way, and bytes are to come.
+    # As the three above, while bytes are to come.
     GROWING = "growing"
     GROWING_FRESH = "growing, fresh"
     GROWING_STALE = "growing, stale"
-    # The board vouched for the bytes that are here, and the `.done` speaks of others that are still to come.
+    # The board has confirmed the bytes that are here, and the `.done` announces others that are still to come.
     EARLY = "early"
 
     __hash__ = object.__hash__  # that of Enum is slow
 
     @property
     def is_growing(self) -> bool:
-        """True if bytes are to come, and the board did not vouch for those that are here."""
+        """True if bytes are to come, and the board has not confirmed those that are here."""
         return self in _GROWING
 
     @property
     def is_stale(self) -> bool:
-        """True if the `.done` is to come anew, or to be confirmed."""
+        """True if the `.done` has to come again or to be confirmed."""
         return self in _STALE
 
     @property
     def is_open(self) -> bool:
-        """True if the log cannot be judged: bytes are to come, or its `.done` anew."""
+        """True if the log cannot be judged: bytes or its `.done` are to come."""
         return self in _OPEN
 
 
 class LogEvent(Enum):
-    """What happens to a data log."""
+    """Event in the life of a data log."""
 
     ANNOUNCED = "announced"  # the board has more of it than is held
     BEGUN = "begun"  # the first bytes of its first generation follow
@@ -341,11 +348,10 @@ _GROWING = frozenset({GROWING, GROWING_FRESH, GROWING_STALE})
 _STALE = frozenset({STALE, GROWING_STALE})
 _OPEN = _GROWING | _STALE | {EARLY}
 
-# By event, the state that follows on each state in the order of LogState; None where the event cannot happen.
-#
-# A model that is loaded again adds to its log, and then writes the `.done` anew (format page 2.2). So bytes behind a
-# complete log make its `.done` stale, and so does an announcement, unless the `.done` came in this stream. A `.done`
-# that is rewritten while its log is complete is early: it speaks of bytes that are still to come.
+# By event, the next state for each state in the order of DataLogState; None where the event cannot happen. A model that
+# is loaded again adds to its log, and then writes the `.done` again (format page 2.2). So bytes behind a complete log
+# make its `.done` stale, and so does an announcement, unless the `.done` came in this stream. A `.done` that is
+# rewritten while its log is complete is early: it belongs to bytes that are still to come.
 _TRANSITIONS: Mapping[LogEvent, tuple[DataLogState | None, ...]] = {
     LogEvent.ANNOUNCED: (
         *(GROWING_STALE, GROWING_FRESH, GROWING_STALE, GROWING_STALE, GROWING_FRESH, GROWING_STALE),
@@ -368,22 +374,23 @@ _NEXT = {event: dict(zip(DataLogState, after, strict=True)) for event, after in 
 
 
 class LogStates:
-    """States of a JOB's logs. They outlive decoding states, which are built again from bytes; these are not.
+    """States of a JOB's logs, which cannot be found again in bytes, and so outlive decoding states.
 
-    At most `most` logs are not at rest. Of more, the one that was noted first counts as resting: it is judged by the
-    `.done` that is there, and once more when bytes or another `.done` come.
+    At most `most` logs are not at rest. Beyond that, the one noted first counts as resting: it is judged by the `.done`
+    that is here, and again when bytes or another `.done` come.
     """
 
     def __init__(self, most: int = OPEN_LOGS) -> None:
         self._most = most
-        self._states: OrderedDict[str, DataLogState] = OrderedDict()  # those at rest are left out
+        # Logs that are not at rest, the one noted first in front.
+        self._states: OrderedDict[str, DataLogState] = OrderedDict()
 
     def of(self, path: str) -> DataLogState:
         """Return the state of a log."""
         return self._states.get(path, RESTING)
 
     def note(self, path: str, event: LogEvent) -> DataLogState:
-        """Move a log to its next state; returns the state that it had."""
+        """Move a log to its next state; return the state that it had."""
         before = self.of(path)
         after = _NEXT[event][before]
         assert after is not None, f"{event.value} while {before.value}"
@@ -407,15 +414,17 @@ class LogStates:
 class DataLogs:
     """Decoding states of a JOB's logs: at most `most` of segments' logs, and as many of calls'.
 
-    Those of calls are kept apart: they are few, go on as long as their model is loaded, and grow without bound.
-    Methods that yield changes return the log's state, which may be a new object.
+    Those of calls are bounded apart: they are few, grow as long as their model is loaded, and are large. Methods that
+    yield changes return the log's state, which may be a new object.
     """
 
     def __init__(self, files: JobFiles, joins: Joins, counter_map: CounterMap | None, most: int) -> None:
         self.joins = joins
         self.counter_map = counter_map
+        # Outlives the decoding states below, which are caches.
         self.states = LogStates()
         self._files = files
+        # Decoding states by path: of aicore and aicpu logs, and of acl_api logs.
         self._logs: LRUCache[str, DataLog] = LRUCache(most)
         self._calls: LRUCache[str, DataLog] = LRUCache(most)
 
@@ -424,15 +433,15 @@ class DataLogs:
         return self._logs.get(path) or self._calls.get(path)
 
     def forget(self, path: str) -> None:
-        """Drop the decoding state of a log, whose bytes are void."""
+        """Drop the decoding state of a log whose bytes are void."""
         self._logs.pop(path, None)
         self._calls.pop(path, None)
 
     def at(self, path: str, name: LogName, offset: int | None) -> Generator[Change, None, DataLog]:
-        """Return the log's state at `offset`, or at its end where that is None.
+        """Return the log's state at `offset`, or at its end if that is None.
 
-        The rows of a log that is not in use are written again: with which tables they were decoded is not known.
-        Raises StoreError.
+        The rows of a log that is not in use are written again, because it is unknown with which tables they were
+        decoded. Raises StoreError.
         """
         log = self.known(path)
         if log is None or offset not in (None, log.facts.size):
@@ -454,7 +463,7 @@ class DataLogs:
         return log
 
     def grow(self, log: DataLog, data: bytes) -> Iterator[Change]:
-        """Take the log's next bytes."""
+        """Yield the changes for the log's next bytes."""
         had_records, load = log.records > 0, log.last_load
         records = log.append(data, self.joins.of(log.name), self.counter_map)
         if records is None:
@@ -464,7 +473,7 @@ class DataLogs:
             yield InferenceTimed(log.name, load, None)
 
     def redecode(self, log: DataLog, *, last_load_record: int | None = None) -> Generator[Change, None, DataLog]:
-        """Write all rows of a log once more."""
+        """Yield all rows of a log again; return the log's new state."""
         anew = DataLog(log.path, log.name, last_load_record=last_load_record)
         anew.done = log.done
         yield from self._decoded(anew, self._bytes(log.path, log.facts.size))
@@ -472,7 +481,7 @@ class DataLogs:
         return anew
 
     def split_as_announced(self, log: DataLog) -> Generator[Change, None, DataLog]:
-        """Split a log where its `.done`'s length shows another start of the last inference than the rule found."""
+        """Split a log again if its `.done` shows another start of the last inference than the rule found."""
         record = log.announced_load_record()
         if log.name.kind is LogKind.ACL_API or record == log.last_load_record:
             return log
@@ -484,13 +493,13 @@ class DataLogs:
         return log
 
     def timed(self, log: DataLog) -> Iterator[Change]:
-        """Tell when the last inference of a log ran; while the log is open, nobody knows which one that is."""
+        """Yield the times of a log's last inference; while the log is open, it is unknown which one that is."""
         is_open = log.done is not None and self.states.of(log.path).is_open
         if log.name.kind is LogKind.AICORE and log.records and not is_open:
             yield InferenceTimed(log.name, log.last_load, log.done)
 
     def judged(self, log: DataLog) -> Generator[Change, None, DataLog]:
-        """Tell which inferences of a log are whole, and when they ran, if all of it and its `.done` are here."""
+        """Yield which inferences of a log are complete, and their times, once its bytes and its `.done` are here."""
         is_open = self.states.of(log.path).is_open
         if is_open or log.done is None or log.name.kind is LogKind.ACL_API or not self._has_data(log):
             return log
@@ -508,7 +517,7 @@ class DataLogs:
         return log.facts.size > 0 or self._files.read(log.path, 0) is not None
 
     def _decoded(self, log: DataLog, data: bytes) -> Iterator[Change]:
-        """Decode all bytes of a log whose rows, if any, were written before."""
+        """Yield the rows of all bytes of a log, in place of those written before."""
         if not data:
             return
         records = log.append(data, self.joins.of(log.name), self.counter_map)
@@ -517,7 +526,7 @@ class DataLogs:
         yield from self.timed(log)
 
     def _recount(self, log: DataLog, size: int | None) -> None:
-        """Find again what the bytes of a log of calls have shown; its rows are always the same."""
+        """Decode a log of calls again for its facts; its rows never change."""
         while size is None or log.facts.size < size:
             left = CALLS_BLOCK_BYTES if size is None else min(CALLS_BLOCK_BYTES, size - log.facts.size)
             data = self._files.read(log.path, left, start=log.facts.size)
@@ -537,7 +546,7 @@ class DataLogs:
 
 
 def done_of(files: JobFiles, data_path: str) -> Done | None:
-    """Return what the `.done` of a data log says; None where there is none that can be read."""
+    """Return the content of a data log's `.done`; None where there is no readable one."""
     path = data_path + DONE_SUFFIX
     name, data = parse_log_name(path), small_file(files, path)
     if name is None or data is None:

@@ -1,7 +1,7 @@
-"""Numbers of marks, by which it is known how many were dropped.
+"""Numbers of marks, by which dropped marks are counted.
 
-Each writer numbers its marks from 0, also those that it drops. Its numbers in one segment are runs; those of all
-segments together, in the order in which the board wrote them, show what is missing. Pure.
+Each writer numbers its marks from 0, including those that it drops. Its numbers in one segment form runs; the runs of
+all segments, in the order in which the board wrote them, show what is missing. Pure.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from profagent.ledger import Entry
 
-# Threads of a process write in another order than they take their numbers, by a few places.
+# How far numbers may be out of order: threads of a process take a number first and write later.
 RACE = 64
 
 
 class NumberRun(NamedTuple):
-    """Numbers from `first` to `last`, of which `missing` are not here.
+    """Numbers from `first` to `last`, of which `missing` are absent.
 
-    `place` is the row of the first mark in its segment, and `log` the segment's number where several are looked at.
+    `place` is the row of the first mark in its segment; `log` is the segment's number where several are compared.
     """
 
     first: int
@@ -34,19 +34,20 @@ class NumberRun(NamedTuple):
 
 
 class Life:
-    """The numbers of one process in one segment, as sorted runs."""
+    """Numbers of one process in one segment, as sorted runs."""
 
     def __init__(self, number: int, place: int) -> None:
-        """`number` came first."""
+        """Begin with the first number of the process."""
+        # At most MOST_RUNS, none of which touches the next.
         self.runs = [NumberRun(number, number, place)]
 
     @property
     def dropped(self) -> int:
-        """How many numbers are missing between those that are here."""
+        """Count of numbers missing between those that are present."""
         return sum(missing for *_, missing in _gaps(self.runs)) - self.runs[0].first
 
     def take(self, number: int, place: int) -> bool:
-        """Take the next number; False where it is of another process with the same pid, which counts anew."""
+        """Take the next number; return False if it belongs to another process with the same pid, which counts anew."""
         end = self.runs[-1]
         if number == end.last + 1:
             self.runs[-1] = end._replace(last=number)
@@ -67,7 +68,7 @@ class Life:
         return True
 
     def _join(self, at: int) -> None:
-        """Join a run and the next one if nothing lies between them."""
+        """Join a run with the next one if no number lies between them."""
         if 0 <= at < len(self.runs) - 1 and self.runs[at].last + 1 == self.runs[at + 1].first:
             self._merge(at)
 
@@ -77,7 +78,7 @@ class Life:
         self.runs[at : at + 2] = [NumberRun(one.first, other.last, one.place, missing)]
 
     def _bound(self) -> None:
-        # What other segments may have is near the two ends.
+        # Runs in the middle are joined: numbers of other segments can only be near the two ends.
         if len(self.runs) > MOST_RUNS:
             self._merge(MOST_RUNS // 2)
 
@@ -85,7 +86,7 @@ class Life:
 def gaps(lives: Sequence[Sequence[NumberRun]]) -> Iterator[tuple[NumberRun, NumberRun | None, int]]:
     """Yield each run with the one before it in its process, and how many numbers are missing between them and in it.
 
-    `lives` are those of one writer in the order of the stream. Before the first run of a process all from 0 on count.
+    `lives` are those of one writer in the order of the stream. The first run of a process misses all numbers from 0 on.
     """
     known: list[NumberRun] = []
     for life in lives:
@@ -97,7 +98,7 @@ def gaps(lives: Sequence[Sequence[NumberRun]]) -> Iterator[tuple[NumberRun, Numb
 
 
 def _goes_on(known: Sequence[NumberRun], life: Sequence[NumberRun]) -> bool:
-    """Whether these are numbers of the same process: none that came already, and none from long ago."""
+    """Return True if the numbers continue the same process: none is a repetition, and none is far back."""
     if life[0].first <= known[-1].last - RACE:
         return False
     recent = [run for run in known if run.last >= life[0].first]
@@ -112,6 +113,6 @@ def _gaps(runs: Sequence[NumberRun]) -> Iterator[tuple[NumberRun, NumberRun | No
 
 
 def dropped_entry(count: int) -> Entry:
-    """Return the loss for numbers that are missing."""
+    """Return the ledger's loss for missing numbers."""
     detail = "numbers of marks that are missing: no daemon took these, or the segment that has them is not here"
     return ledger.entry(ledger.DROPPED_MARKS, detail, count=count)

@@ -1,4 +1,4 @@
-"""Marks, spans, ranges and steps of programs: 256 bytes, as `profagent_app.marks` writes them, and a row each."""
+"""Marks, spans, ranges and steps of programs: 256 bytes each, as `profagent_app.marks` writes them, and a row each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FIELDS = np.dtype(
 
 
 class MarkKind(enum.Enum):
-    """What a record marks; the order is that of the numbers in records."""
+    """Kind of a mark, in the order of the numbers in records."""
 
     MARK = "mark"
     SPAN = "span"
@@ -60,7 +60,7 @@ _KINDS = list(MarkKind)
 
 
 class ProgramMark(NamedTuple):
-    """A moment or a time of a program. Times are nanoseconds since 1970 by the board's clock."""
+    """Instant or span of a program. Times are nanoseconds since 1970 by the board's clock."""
 
     kind: MarkKind
     text: str
@@ -69,19 +69,22 @@ class ProgramMark(NamedTuple):
     tid: int
     begin_ns: int
     end_ns: int
-    number: int  # counts the marks of a writer in its process, those that were dropped as well
-    lane: int  # an asyncio task, or a range's id; 0 for the thread's own
-    writer: int  # tells those apart that number marks in one process
+    # Counts the marks of a writer in its process, including those it dropped.
+    number: int
+    # An asyncio task, or the id of a range; 0 for the thread itself.
+    lane: int
+    # Tells apart the writers that number marks in one process.
+    writer: int
 
 
 def decode(data: bytes) -> tuple[list[ProgramMark], int]:
-    """The marks of whole records, and how many records are none."""
+    """Return the marks of complete records, and the number of damaged records."""
     found, good = _records(data)
     return [_mark(row) for row in found[good].tolist()], int(len(found) - good.sum())
 
 
 def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Whole records, and which of them are marks."""
+    """Return the complete records, and a mask of those that are marks."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // RECORD_BYTES)
     good = (
         (found["magic"] == _MAGIC)
@@ -112,32 +115,35 @@ def _attributes(raw: bytes) -> dict[str, Any]:
 
 
 def _nothing(_constant: str) -> None:
-    """`NaN` and `Infinity`, which Python writes, are no JSON."""
+    """Read `NaN` and `Infinity`, which Python writes but JSON has not, as null."""
 
 
 _Writer = tuple[int, int]  # a process, and who numbers marks in it
 
 
 class _MarkReader(RecordReader):
-    """Keeps the numbers of a segment's marks as well, by writer one life after the other."""
+    """Reader of a segment that also collects the numbers of its marks, by writer and process."""
 
     def __init__(self) -> None:
         super().__init__("range", RECORD_BYTES, self._rows_of)
+        # Runs of numbers of each writer, a Life for each process that had its pid.
         self.lives: dict[_Writer, list[Life]] = {}
+        # Number of marks so far: the row of the next one.
         self._count = 0
+        # Missing numbers from before the capture, which are not its own.
         self._forgotten = 0
 
     @property
     def dropped(self) -> int:
-        """How many numbers are missing between those of this segment."""
+        """Count of numbers missing between those of this segment."""
         return self._dropped() - self._forgotten
 
     def forget(self) -> None:
-        """Count from here on, and nothing that came before."""
+        """Leave out of the count what has been missing so far."""
         self._forgotten = self._dropped()
 
     def number_rows(self) -> list[tuple[Any, ...]]:
-        """The runs of numbers, as rows of their table."""
+        """Return the runs of numbers as rows of their table."""
         return [
             (run.place, *writer, life_number, run.first, run.last, run.missing, None)
             for writer, lives in self.lives.items()
@@ -186,27 +192,30 @@ _RUN_COLUMNS = """
 
 
 class MarksDecoder(SpoolDecoder[_MarkReader]):
-    """Decodes `MARKS-…` collections."""
+    """Decoder of `MARKS-…` collections."""
 
     tables = ("range", "mark_run")
 
     def reader(self, _path: str) -> _MarkReader:
-        """One for a segment's start."""
+        """Return a reader for the start of a segment."""
         return _MarkReader()
 
     def forget(self, reader: _MarkReader) -> None:
-        """What was wrong so far is told no more."""
+        """Leave out of the ledger what has been wrong so far."""
         super().forget(reader)
         reader.forget()
 
     def odd(self, reader: _MarkReader) -> Iterator[Entry]:
-        """Beside records that are none, the marks that were dropped within this segment: the store knows of all."""
+        """Yield entries about damaged records and about marks dropped within this segment.
+
+        The store counts those dropped between segments.
+        """
         yield from super().odd(reader)
         if reader.dropped:
             yield dropped_entry(reader.dropped)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """A segment's next rows."""
+        """Yield the changes for a segment's next bytes."""
         yield from super().append(path, generation, offset, data)
         yield SourceRows(path, "mark_run", self._open[path][1].number_rows(), anew=True)
 
@@ -233,7 +242,7 @@ FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants
 
 
-# A step of a program is what a Profiler calls one; beside these, a span or range that no other of its thread holds.
+# Steps are those of a Profiler; beside them, each span or range that lies in no other of its thread.
 TIMED_RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
     " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
@@ -242,7 +251,7 @@ TIMED_RANGES = (
 
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
-    """Return marks as instants, and the others as spans, but for those during which the board's clock was set back."""
+    """Return marks as instants and others as spans, without those during which the board's clock was set back."""
     spans, instants = [], []
     for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
         if kind == MarkKind.MARK.value:

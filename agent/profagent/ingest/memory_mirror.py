@@ -1,6 +1,6 @@
-"""The files of a board's JOBs in memory, as many as there is room for: for a capture that is only looked at.
+"""Files of a board's JOBs in memory, within a bound: for a capture that is only watched.
 
-A file that was forgotten is as one that is not there. Whoever asks for it decodes nothing again.
+A forgotten file counts as missing, and nothing is decoded from it again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from hashlib import blake2b
 
 TABLES = frozenset({LogKind.NET_INFO, LogKind.LAYER_INFO})
-# What a remembered file takes beside its content.
+# Memory that a file takes beside its content.
 FILE_BYTES = 1 << 10
 
 
 class RememberedFiles:
-    """Contents of files by JOB and path. Tables of layers stay longer than what came later."""
+    """Contents of files by JOB and path. Tables of layers are bounded apart, so that records do not displace them."""
 
     def __init__(self) -> None:
         self._tables, self._others = _bounded(), _bounded()
 
     def keep(self, job: str, path: str, data: bytes | bytearray) -> None:
-        """Remember all of a file, which may take the place of an earlier one."""
+        """Remember the content of a file, in place of an earlier one."""
         name = parse_log_name(path)
         files = self._tables if name is not None and name.kind in TABLES else self._others
         files.pop((job, path), None)
@@ -37,21 +37,20 @@ class RememberedFiles:
             files[job, path] = data
 
     def take(self, job: str, path: str) -> bytes | bytearray | None:
-        """Forget a file; returns what it held, None where it was forgotten."""
+        """Forget a file; return its content, None if it was forgotten before."""
         key = (job, path)
         return self._tables.pop(key, None) if key in self._tables else self._others.pop(key, None)
 
     def get(self, job: str, path: str) -> bytes | bytearray | None:
-        """Return what a file holds, None where it was forgotten."""
+        """Return the content of a file, None if it was forgotten."""
         return self._tables.get((job, path)) or self._others.get((job, path))
 
     def names(self, job: str) -> list[str]:
-        """Return the paths of a JOB's files."""
+        """Return the paths of a JOB's remembered files."""
         return [path for of, path in (*self._tables, *self._others) if of == job]
 
 
 def _bounded() -> LRUCache[tuple[str, str], bytes | bytearray]:
-    """Files that were used last."""
     return LRUCache(LARGEST_REMEMBERED_BYTES, getsizeof=_room)
 
 
@@ -60,7 +59,7 @@ def _room(data: bytes | bytearray) -> int:
 
 
 class _Growing:
-    """A file of which more may come: its size, its digest so far and, of one that is rewritten whole, its beginning."""
+    """File that may grow: its size, its digest so far and, for a snapshot, its beginning."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.size = len(data)
@@ -75,28 +74,28 @@ class MemoryMirror:
 
     def __init__(self, files: RememberedFiles, job: str) -> None:
         self._files, self._job = files, job
-        # By path and whether it is one that is rewritten whole.
+        # By path, and True for a snapshot.
         self._growing: LRUCache[tuple[str, bool], _Growing] = LRUCache(REMEMBERED_GROWING)
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
-        """Make ready for bytes from `offset` on."""
+        """Prepare for bytes from `offset` on."""
         del generation
         if offset == 0:
             self._growing[path, snapshot] = _Growing()
             if not snapshot:
                 self._files.keep(self._job, path, bytearray())
         elif snapshot:
-            # Nothing comes: it is there already.
+            # The snapshot is here already, and no bytes come.
             self._growing.pop((path, True), None)
 
     def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
-        """Remember all of a generation."""
+        """Remember the content of a generation."""
         del generation
         self._growing.pop((path, snapshot), None)
         self._files.keep(self._job, path, data)
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
-        """Take bytes at `offset`, which is where the file ends."""
+        """Append bytes at `offset`, where the file ends."""
         growing = self._growing.get((path, snapshot))
         if growing is not None and growing.size == offset:
             growing.size += len(data)
@@ -109,7 +108,7 @@ class MemoryMirror:
             self._files.keep(self._job, path, known)
 
     def finish_snapshot(self, path: str) -> bytes | None:
-        """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
+        """Put a complete snapshot in place; return its beginning, None if none has arrived."""
         arrived = self._growing.pop((path, True), None)
         if arrived is None:
             return None
@@ -119,7 +118,7 @@ class MemoryMirror:
         return data
 
     def is_beyond(self, _path: str, _generation: int, _offset: int) -> bool:
-        """Return False: a process that died has left nothing."""
+        """Return False: a process that died has left nothing behind."""
         return False
 
     def restore(self, path: str, _generation: int, offset: int) -> None:
@@ -132,26 +131,26 @@ class MemoryMirror:
             self._growing[path, False] = _Growing(bytes(data))
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a file from `start` on; None where there is none, or it was forgotten."""
+        """Return at most `size` bytes of a file from `start` on; None if it is missing or forgotten."""
         data = self._files.get(self._job, path)
         return None if data is None else bytes(data[start : None if size is None else start + size])
 
     def size(self, path: str) -> int | None:
-        """How many bytes a file has; None where there is none, or it was forgotten."""
+        """Return the size of a file in bytes; None if it is missing or forgotten."""
         data = self._files.get(self._job, path)
         return None if data is None else len(data)
 
     def names(self) -> list[str]:
-        """Paths of all files that are remembered."""
+        """Return the paths of all remembered files."""
         return self._files.names(self._job)
 
     def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Digest of the bytes up to `offset`: of those that came, or as it was `told` where that is not known."""
+        """Return the digest of the bytes up to `offset`, or `told` where the bytes are not known."""
         growing = self._growing.get((path, False))
         return growing.digest.digest() if growing is not None and growing.size == offset else told
 
     def take_back(self, path: str, generation: int) -> None:
-        """Nothing is set aside."""
+        """Do nothing: nothing is set aside."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""

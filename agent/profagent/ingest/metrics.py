@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from profagent.ingest.source import Names
 
-# A line that a full disk cut goes on with the next one. Of most such lines no number can be read.
+# A full disk may cut a line, which then continues with the next one. Most such lines have no readable number.
 _SWEEP = re.compile(r"s \d+ \d+=")
-# A program's metrics have its process's number, with which each start would begin other series.
+# A program's metric has its pid in the name, so each start would begin another series.
 _PROCESS = re.compile(r"(program\..+)-\d+(?=\.[a-z_]+$)")
 
 
 class MetricSample(NamedTuple):
-    """A value; the time is microseconds since 1970 by the board's clock."""
+    """Value of a metric; the time is microseconds since 1970 by the board's clock."""
 
     name: str
     unit: str
@@ -34,7 +34,10 @@ _Numbered = dict[str, tuple[str, str]]  # a number's name and unit
 
 
 def decode(data: bytes, names: _Numbered) -> tuple[list[MetricSample], int]:
-    """The samples of whole lines, and how many lines are none. `names` are those of the segment's lines before."""
+    """Return the samples of complete lines, and the number of damaged lines.
+
+    `names` has the names of the segment's earlier lines, and gets those of these.
+    """
     samples: list[MetricSample] = []
     bad = 0
     for line in data.decode("utf-8", "replace").split("\n")[:-1]:
@@ -46,7 +49,7 @@ def decode(data: bytes, names: _Numbered) -> tuple[list[MetricSample], int]:
 
 
 def _read(line: str, names: _Numbered) -> list[MetricSample]:
-    """A sweep's samples; a line of a name, or of a collector that gives nothing any more, has none."""
+    """Return the samples of a line: of a sweep; a line of a name, or of a collector that has ended, has none."""
     kind, _, rest = line.partition(" ")
     if kind in ("n", "e") and _SWEEP.search(rest):
         raise ValueError(line)
@@ -69,14 +72,17 @@ def _read(line: str, names: _Numbered) -> list[MetricSample]:
 
 class _MetricReader:
     def __init__(self) -> None:
+        # Beginning of a line whose rest has not come.
         self.torn = b""
         self.bad = 0
+        # Names and units by the numbers of this segment.
         self._names: _Numbered = {}
+        # Numbers of the rows of `metric_name`: the segment's own numbers may be reused for another name.
         self._numbers: dict[tuple[str, str], int] = {}
         self._rows = 0
 
     def read(self, data: bytes) -> Rows:
-        """The rows of whole lines."""
+        """Return the rows of complete lines."""
         whole, end, rest = data.rpartition(b"\n")
         if not end:
             self.torn += data
@@ -104,13 +110,13 @@ _NAME_COLUMNS = """
 
 
 class MetricsDecoder(SpoolDecoder[_MetricReader]):
-    """Decodes `METRICS-…` collections."""
+    """Decoder of `METRICS-…` collections."""
 
     tables = ("metric_name", "metric")
     names_table = "metric_name"
 
     def reader(self, _path: str) -> _MetricReader:
-        """One for a segment's start."""
+        """Return a reader for the start of a segment."""
         return _MetricReader()
 
 

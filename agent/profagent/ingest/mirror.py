@@ -1,8 +1,8 @@
-"""The byte-identical copy of one JOB directory on the host's disk.
+"""Byte-identical copy of one JOB directory on the host's disk.
 
-Data files grow in place; snapshots are put together beside the mirror and replace their file by rename; a file whose
-generation ends is kept in `superseded`. No name that a board sends leads out of the JOB's directory, and no symbolic
-link in the place of a file or of a folder is followed.
+Data files grow in place; snapshots are assembled beside the mirror and replace their file by rename; a file whose
+generation ends moves to `superseded`. No name that a board sends leads out of the JOB's directory, and no symbolic link
+in the place of a file or of a folder is followed.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from profagent.limits import FILE_PIECE_BYTES, LARGEST_CONTENT_BYTES, OPEN_FILES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Names of the board's logs that cannot all be here, or something of this host that has one of them.
+# Errors of names that cannot exist side by side, or that something else on this host has taken.
 _NO_PLACE = frozenset({errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST})
 
 
 class Translated:
-    """Lets what the disk that `place` is on refuses raise StoreError, DiskFullError, or ProtocolError."""
+    """Context that turns errors of the disk with `place` into StoreError, DiskFullError or ProtocolError."""
 
     __slots__ = ("_place", "_what")
 
@@ -50,10 +50,10 @@ class Translated:
         self._place = place
 
     def __enter__(self) -> None:
-        """What follows is tried."""
+        """Begin the guarded block."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raise what an error of the system means."""
+        """Raise the error of profagent for an OSError."""
         if isinstance(error, OSError):
             if is_full(error):
                 raise disk_full(self._place) from error
@@ -61,7 +61,7 @@ class Translated:
 
 
 def refuse_links(base: Path, path: str) -> None:
-    """Raise StoreError when `base`, or a folder between it and the file, is a symbolic link."""
+    """Raise StoreError if `base`, or a folder between it and the file, is a symbolic link."""
     folders = [base, *(base / above for above in Path(path).parents)]
     for folder in folders:
         if folder.is_symlink():
@@ -87,7 +87,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def syncfs(directory: Path) -> None:
-    """Make everything that was written to the file system of `directory` durable; StoreError, DiskFullError."""
+    """Make everything that was written to the file system of `directory` durable. Raises StoreError, DiskFullError."""
     with Translated(f"cannot make {directory} durable", directory):
         handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -99,18 +99,20 @@ def syncfs(directory: Path) -> None:
 
 
 class SharedSync:
-    """Makes durable what was written below a folder. One call runs at a time, and one waits for its turn."""
+    """Durability of what was written below a folder. One call runs at a time, and at most one waits."""
 
     def __init__(self, folder: Path, *, sync: Callable[[Path], None] = syncfs) -> None:
         self._folder = folder
         self._sync = sync
+        # Held while a call runs.
         self._turn = asyncio.Lock()
+        # The call that has not begun, shared by everybody who came since the last one began.
         self._next: asyncio.Task[None] | None = None
 
     async def sync(self) -> None:
-        """Return when all that was written before this was called is durable. Raises StoreError, DiskFullError.
+        """Return when everything written before this call is durable. Raises StoreError, DiskFullError.
 
-        A call that runs may have begun before: it is the next one that counts, for all who come until it begins.
+        A running call may have begun before the write: the next one counts, for all callers until it begins.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._run())
@@ -118,17 +120,18 @@ class SharedSync:
 
     async def _run(self) -> None:
         async with self._turn:
+            # Before the call: whatever is written from now on needs another one.
             self._next = None
             await asyncio.to_thread(self._sync, self._folder)
 
 
 def digest_of(data: bytes) -> bytes:
-    """The wire's digest of some bytes."""
+    """Return the wire's digest of `data`: BLAKE2b of 16 bytes."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def logs_set_aside(superseded: Path) -> list[tuple[str, str]]:
-    """JOB and path of each log of which a generation stands in a board's folder of them. Raises StoreError."""
+    """Return JOB and path of each log with a superseded generation of a board. Raises StoreError."""
     with Translated("cannot look into what was set aside", superseded):
         files = [
             os.path.relpath(os.path.join(folder, name), superseded)  # noqa: PTH118 - str paths, one a file
@@ -143,29 +146,29 @@ T = TypeVar("T")
 
 
 class ClosingCache(LRUCache[str, T]):
-    """Closes what it lets go of; what is popped by its name is the caller's."""
+    """Cache that closes what it evicts; a popped value belongs to the caller."""
 
     def __init__(self, most: int, close: Callable[[T], None]) -> None:
         super().__init__(most)
         self._close_one = close
 
     def popitem(self) -> tuple[str, T]:
-        """Let go of what was used longest ago."""
+        """Evict and close the value used longest ago."""
         name, value = super().popitem()
         self._close_one(value)
         return name, value
 
     def clear(self) -> None:
-        """Let go of all."""
+        """Evict and close all values."""
         while self:  # that of the library forgets all without `popitem`
             self.popitem()
 
 
 class JobMirror:
-    """One JOB's files in `directory`; what is not part of it stands in `incoming` and `superseded`, same file system.
+    """One JOB's files in `directory`; incomplete and superseded files are in two folders of the same file system.
 
-    Whatever the disk refuses raises StoreError; DiskFullError when it is for want of space; ProtocolError when the
-    names of the board's logs cannot all be, or something else has one of them.
+    Whatever the disk refuses raises StoreError: DiskFullError for want of space, ProtocolError where the names of the
+    board's logs cannot exist side by side, or something else has one of them.
     """
 
     forgets = False
@@ -174,11 +177,13 @@ class JobMirror:
         self.directory = directory
         # As text: a Path for each file would cost more than writing it.
         self._mirrored, self._incoming, self._superseded = str(directory), str(incoming), str(superseded)
+        # Descriptors of files that grow, by path on this host.
         self._open = ClosingCache(OPEN_FILES, os.close)
-        self._folders: set[str] = set()  # of the board's logs, none of them a link
+        # Folders that were looked at and are no links.
+        self._folders: set[str] = set()
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
-        """Make ready for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
+        """Prepare for bytes from `offset` on: cut an uncommitted tail, or set an earlier generation aside."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
             if offset == 0:
@@ -187,13 +192,13 @@ class JobMirror:
                 file = self._file(path, snapshot=snapshot)
                 self._open[file] = make_anew(file)
             elif snapshot:
-                # Nothing comes: it is there already.
+                # The snapshot is here already, and no bytes come: remove what an earlier attempt left.
                 Path(self._file(path, snapshot=True)).unlink(missing_ok=True)
             elif self._cut(path, offset) < offset:
                 raise _lost(path)
 
     def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
-        """Write all of a generation. A snapshot takes its place once it is there whole."""
+        """Write the content of a generation. A snapshot takes its place once it is complete."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
             if not snapshot:
@@ -208,13 +213,13 @@ class JobMirror:
                 move(file, self._file(path))
 
     def append(self, path: str, offset: int, data: bytes, *, snapshot: bool) -> None:
-        """Write bytes at `offset`, which is where the file ends."""
+        """Write bytes at `offset`, where the file ends."""
         with self._trying(f"cannot write {path} into the mirror"):
             file = self._file(path, snapshot=snapshot)
             write_all(self._handle(path, file), offset, data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
-        """Let a snapshot that has arrived whole take its place; returns what it begins with, None when none came."""
+        """Put a complete snapshot in place; return its beginning, None if none has arrived."""
         with self._trying(f"cannot write {path} into the mirror"):
             arrived = self._file(path, snapshot=True)
             handle = self._open.get(arrived)
@@ -225,15 +230,15 @@ class JobMirror:
             return data
 
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
-        """Whether anything of a data file came after `offset` bytes of a generation were committed."""
+        """Return True if a data file has changed since `offset` bytes of a generation were committed."""
         size = self.size(path)
         with self._trying(f"cannot look for {path} in the mirror"):
             return bool(self._kept_from(path, generation)) or (size is not None and (not generation or size > offset))
 
     def restore(self, path: str, generation: int, offset: int) -> None:
-        """Undo what was done to a data file after `offset` bytes of a generation were committed.
+        """Undo what was done to a data file since `offset` bytes of a generation were committed.
 
-        Of generation 0 nothing was: what came is set aside, and comes again or is gone.
+        Generation 0 means that nothing was committed: the file is set aside, and comes again or is gone.
         """
         self.take_back(path, generation)
         with self._trying(f"cannot cut {path} in the mirror"):
@@ -245,12 +250,12 @@ class JobMirror:
                 file.replace(aside)
 
     def read(self, path: str, size: int | None = None, *, start: int = 0) -> bytes | None:
-        """At most `size` bytes of a mirrored file from `start` on; None when there is no such file."""
+        """Return at most `size` bytes of a mirrored file from `start` on; None where there is none."""
         with self._trying(f"cannot read {path} in the mirror"):
             return content(self._file(path), size, start)
 
     def size(self, path: str) -> int | None:
-        """How many bytes a mirrored file has; None when there is none."""
+        """Return the size of a mirrored file in bytes; None where there is none."""
         with self._trying(f"cannot read {path} in the mirror"):
             handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
@@ -261,7 +266,7 @@ class JobMirror:
                 os.close(handle)
 
     def names(self) -> list[str]:
-        """Paths of all mirrored files of this JOB."""
+        """Return the paths of all mirrored files of this JOB."""
         return [
             os.path.relpath(os.path.join(folder, name), self.directory)  # noqa: PTH118 - str paths, one a file
             for folder, _, files in os.walk(self.directory)
@@ -269,12 +274,12 @@ class JobMirror:
         ]
 
     def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Digest of the bytes up to `offset`; None when the mirror holds fewer, whatever was `told`."""
+        """Return the digest of the bytes up to `offset`; None if the mirror has fewer. `told` is not used."""
         del told
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
         with self._trying(f"cannot read {path} in the mirror"):
-            # By its name: another file may have been put in the place of one that is open here.
+            # Opened by name: somebody may have replaced the file that is open here.
             handle = opened(self._file(path), os.O_RDONLY)
             if handle is None:
                 return None
@@ -287,7 +292,7 @@ class JobMirror:
         return None if left else digest.digest()
 
     def take_back(self, path: str, generation: int) -> None:
-        """Undo what set a committed generation aside: those after it were begun, and never committed."""
+        """Undo what set a committed generation aside: later generations were begun, but never committed."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
             kept = self._kept_from(path, generation)
@@ -304,7 +309,7 @@ class JobMirror:
         return Translated(what, self.directory)
 
     def _cut(self, path: str, offset: int) -> int:
-        """Cut the file to `offset` bytes; returns its size before, 0 when there is none."""
+        """Cut the file to `offset` bytes; return its size before, 0 where there is none."""
         handle = opened(self._file(path), os.O_WRONLY)
         if handle is None:
             return 0
@@ -317,7 +322,7 @@ class JobMirror:
             os.close(handle)
 
     def _kept_from(self, path: str, generation: int) -> list[Path]:
-        """What is set aside of a log from this generation on, in their order."""
+        """Return the superseded files of a log from this generation on, in their order."""
         latest = Path(self._below(self._superseded, path))
         if not stands(latest.parent):
             return []
@@ -326,7 +331,7 @@ class JobMirror:
         return [latest.with_name(f"{latest.name}.{number}") for number in found]
 
     def _set_aside(self, path: str, generation: int) -> None:
-        """Keep an earlier generation; where it is kept already, what stands in its place was never committed."""
+        """Move an earlier generation away, unless it was moved before: then the file was never committed."""
         if generation <= 1:
             return
         target, kept = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
@@ -335,11 +340,11 @@ class JobMirror:
             target.replace(kept)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
-        """Where a log's bytes are written; a snapshot that has not arrived whole stands in `incoming`."""
+        """Return the path of a log's file; an incomplete snapshot is in `incoming`."""
         return self._below(self._incoming if snapshot else self._mirrored, path)
 
     def _below(self, base: str, path: str) -> str:
-        """A file of the mirror; StoreError when a link stands in the place of a folder that it is in."""
+        """Return the path of a file of the mirror. Raises StoreError if a folder in it is a link."""
         file = f"{base}/{path}"
         folder = file.rpartition("/")[0]
         if folder not in self._folders:

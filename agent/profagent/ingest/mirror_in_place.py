@@ -1,7 +1,7 @@
-"""The files of a collection where they stand, as a mirror that copies nothing: for an import into its own database.
+"""Files of a collection where they are, as a mirror that copies nothing: for an import into its own database.
 
-A file is in the mirror as far as it has been given to it, whatever stands behind that, so that every file means what it
-would mean if it had come from a board.
+A file is in the mirror as far as it has been passed to it, whatever follows on the disk, so that every file means what
+it would mean if it had come from a board.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ class MirrorInPlace:
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
-        self._sizes: dict[str, int] = {}  # by path, how far a file has been given
-        self._arriving: dict[str, int] = {}  # of snapshots that are not whole yet
+        # By path, the bytes of a file that have been passed.
+        self._sizes: dict[str, int] = {}
+        # By path, the bytes of incomplete snapshots.
+        self._arriving: dict[str, int] = {}
 
     def begin(self, path: str, generation: int, offset: int, *, snapshot: bool) -> None:
         """Note that bytes from `offset` on follow."""
@@ -31,7 +33,7 @@ class MirrorInPlace:
         (self._arriving if snapshot else self._sizes)[path] = offset
 
     def put(self, path: str, generation: int, data: bytes, *, snapshot: bool) -> None:
-        """Note that a file has come whole."""
+        """Note that a file has come complete."""
         del generation, snapshot
         self._sizes[path] = len(data)
 
@@ -40,7 +42,7 @@ class MirrorInPlace:
         (self._arriving if snapshot else self._sizes)[path] = offset + len(data)
 
     def finish_snapshot(self, path: str) -> bytes | None:
-        """Return the beginning of a snapshot that has come whole, None where none has."""
+        """Return the beginning of a snapshot that has come complete, None where none has."""
         size = self._arriving.pop(path, None)
         if size is None:
             return None
@@ -71,7 +73,7 @@ class MirrorInPlace:
         return [*self._sizes]
 
     def prefix_digest(self, _path: str, _offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Return the digest as it was `told`: whoever read the file has taken it of these bytes."""
+        """Return `told`: whoever read the file computed it from these bytes."""
         return told
 
     def take_back(self, path: str, generation: int) -> None:

@@ -38,7 +38,7 @@ _FIELDS = np.dtype(
 
 
 class OperatorEvent(NamedTuple):
-    """One executed layer. Times are microseconds since 1970 by the board's clock."""
+    """Executed layer. Times are microseconds since 1970 by the board's clock."""
 
     model_id: int
     op_type: str
@@ -50,7 +50,7 @@ class OperatorEvent(NamedTuple):
 
 
 def decode(data: bytes) -> tuple[list[OperatorEvent], int]:
-    """The operators of whole descriptors, and how many descriptors cannot be such: a length above 32 bytes."""
+    """Return the operators of complete descriptors, and the number of damaged ones, with a length above 32 bytes."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // DESCRIPTOR_BYTES)
     good = (found["type_bytes"] <= NAME_BYTES) & (found["name_bytes"] <= NAME_BYTES)
     rows = found[good]
@@ -73,7 +73,7 @@ def decode(data: bytes) -> tuple[list[OperatorEvent], int]:
 
 
 def _text(raw: bytes, length: int) -> str:
-    # Models may carry a NUL, which is counted; behind the length stand old bytes of the record.
+    # Names may contain a counted NUL; behind the length are old bytes of the record.
     return raw[:length].rstrip(b"\0").decode("utf-8", "replace")
 
 
@@ -88,12 +88,12 @@ _COLUMNS = """
 
 
 class OpsDecoder(SpoolDecoder[RecordReader]):
-    """Decodes `OPS-…` collections."""
+    """Decoder of `OPS-…` collections."""
 
     tables = ("op_event",)
 
     def reader(self, _path: str) -> RecordReader:
-        """One for a segment's start."""
+        """Return a reader for the start of a segment."""
         return RecordReader("op_event", DESCRIPTOR_BYTES, decode)
 
 

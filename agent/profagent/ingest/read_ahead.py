@@ -1,9 +1,9 @@
-"""Reading many small files in a known order: the kernel fetches those to come while one that was read is decoded.
+"""Reading of many small files in a known order: the kernel fetches the next ones while one is decoded.
 
-A file that is not in the page cache costs a wait for the disk. Once one was not, a thread asks the kernel for the files
-that follow, a few of them first, and more while many of those are not in the page cache either, within bounds of files
-and bytes; it waits for their inodes only. While all files are in the page cache, no thread runs, and a file costs no
-call of the system more than otherwise.
+A file that is not in the page cache costs a wait for the disk. After the first such file, a thread asks the kernel for
+those that follow, a few at first, and more while many of them are not in the page cache either, within bounds of files
+and bytes; it waits for their inodes only. While all files are in the page cache, no thread runs, and a file costs one
+system call more.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-# To ask for a file that is in memory costs a tenth of the wait for one that is not: fewer cold ones are waited for.
+# Share of cold files from which asking pays off: asking for a file in memory costs a tenth of a wait for the disk.
 COLD_SHARE = 1 / 16
-# The file system cannot tell what is in memory, as that of tmpfs, which is in memory itself.
+# Errors of a file system that has no such answer, as tmpfs, which is in memory itself.
 _CANNOT_TELL = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 
 class AheadReader:
-    """Reads the files of a directory, whose `paths` are in the order of reading."""
+    """Reader of the files of a directory, with `paths` in reading order."""
 
     def __init__(
         self, directory: Path, paths: Sequence[str], *, files_ahead: int = FILES_AHEAD, bytes_ahead: int = BYTES_AHEAD
@@ -35,8 +35,11 @@ class AheadReader:
         self._directory, self._paths = str(directory), paths
         self._files_ahead, self._bytes_ahead = files_ahead, bytes_ahead
         self._buffer = bytearray()
-        self._asked = 0  # files before this place have been read, or the kernel was asked for them
-        self._is_cold = False  # many of the files that were asked for last were not in memory
+        # Place of the first file for which the kernel has not been asked.
+        self._asked = 0
+        # True if many of the last files that were asked for were not in memory.
+        self._is_cold = False
+        # The thread that asks. It alone changes the two fields above while it runs.
         self._asking: threading.Thread | None = None
 
     def read(self, place: int, most: int) -> bytes | None:
@@ -83,7 +86,7 @@ class AheadReader:
 
 
 def _ask_for(handle: int, size: int) -> bool:
-    """Ask for a file, and close it. Returns True if it was not in memory."""
+    """Ask the kernel for an open file, and close it. Return True if it was not in memory."""
     try:
         is_cold = _read_from_memory(handle, memoryview(bytearray(min(size, 1)))) is None
         if is_cold:
@@ -94,7 +97,7 @@ def _ask_for(handle: int, size: int) -> bool:
 
 
 def _read_from_memory(handle: int, view: memoryview) -> int | None:
-    """Read a file's beginning as far as it is in memory; returns how much, None if nothing is there of some."""
+    """Read the beginning of a file that is in memory; return its length, None if nothing is in memory."""
     try:
         return os.preadv(handle, [view], 0, os.RWF_NOWAIT)
     except BlockingIOError:

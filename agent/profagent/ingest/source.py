@@ -1,8 +1,8 @@
-"""A source of data on the host: one `Source`, beside its decoder, says everything that other modules ask of it.
+"""Sources of data on the host: one `Source`, beside its decoder, answers all questions of other modules about it.
 
-A new source is a module with a `Source` and a line of SOURCES. Its rows are then counted, and seen on the screen, in a
-replay, in traces, in the report, by Prometheus and in Parquet files. Logs of a source that has none are mirrored and
-counted, and the ledger notes it.
+A new source is a module with a `Source` and a line of SOURCES. Its rows are then counted, and shown on the screen, in a
+replay, in traces, in the report, by Prometheus and in Parquet files. Logs of an unknown source are mirrored and
+counted, and the ledger has a note.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import Change
     from profagent.ledger import Entry
 
-# By the wire's name, the module and name of each source: loaded when it is first needed.
+# Module and name of each source by its name on the wire; a source is loaded when it is first needed.
 SOURCES = {
     JOB_SOURCE: "profagent.ingest.decode:SOURCE",
     "marks": "profagent.ingest.marks:SOURCE",
@@ -92,9 +92,9 @@ class DrawnCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A view that the schema of a source makes.
+    """View that the schema of a source creates.
 
-    Columns are texts, but for those in `_us`, which are microseconds and may have fractions, and those named here.
+    Columns are texts, except those in `_us`, which are microseconds and may have fractions, and those named here.
     """
 
     name: str
@@ -117,9 +117,9 @@ class View:
 
 
 class DatedTable(NamedTuple):
-    """A table whose rows came one after the other; `time_us` is SQL over its columns.
+    """Table whose rows came one after the other; `time_us` is SQL over its columns.
 
-    `names` is a table of the same log whose rows say what the others' numbers mean: they come first.
+    `names` is a table of the same log whose rows explain the others' numbers: they come first.
     """
 
     name: str
@@ -128,7 +128,7 @@ class DatedTable(NamedTuple):
 
 
 class CounterValue(NamedTuple):
-    """A value of a counter. `series` is its name without what each start of a program changes."""
+    """Value of a counter. `series` is its name without the parts that each start of a program changes."""
 
     time_us: int
     name: str
@@ -138,7 +138,7 @@ class CounterValue(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A time of a program, in nanoseconds of the board's clock."""
+    """Span of a program, in nanoseconds of the board's clock."""
 
     name: str
     begin_ns: int
@@ -146,21 +146,21 @@ class Span(NamedTuple):
 
 
 class Instant(NamedTuple):
-    """A moment of a program."""
+    """Instant of a program."""
 
     time_us: int
     text: str
 
 
 class Occurrence(NamedTuple):
-    """One of many alike, of which the rate is of interest."""
+    """One of many similar events, of which the rate is of interest."""
 
     start_us: int
     end_us: int
 
 
 class Seen(NamedTuple):
-    """The content of rows, for an onlooker: the screen, its lines, Prometheus."""
+    """Content of rows for an observer: the screen, its lines, Prometheus."""
 
     samples: Sequence[CounterValue] = ()
     spans: Sequence[Span] = ()
@@ -169,10 +169,10 @@ class Seen(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """A figure of the board's line: of the counters with these names the first that is known.
+    """Figure of the board's line: the first known counter of these names.
 
-    A name that ends with a dot stands for all that begin so, of which the highest is taken. `shown` is the figure in
-    the line, with `{}` for the value in the format `value`.
+    A name that ends with a dot stands for all names that begin so, of which the highest value is taken. `shown` is the
+    figure in the line, with `{}` for the value in the format `value`.
     """
 
     counters: Sequence[str]
@@ -180,7 +180,7 @@ class Headline(NamedTuple):
     value: str = "{:g}"
 
     def known(self, values: Mapping[str, float]) -> float | None:
-        """Return the figure, by the values of counters; None where none of its own is known."""
+        """Return the figure, given the values of counters; None where none of its counters is known."""
         for name in self.counters:
             if name.endswith("."):
                 found = max((value for each, value in values.items() if each.startswith(name)), default=None)
@@ -191,21 +191,22 @@ class Headline(NamedTuple):
         return None
 
     def text(self, value: float | None, unknown: str) -> str:
-        """Return what the line says of a value, with a word where it is not known."""
+        """Return the text in the line for a value; `unknown` stands for one that is not known."""
         return self.shown.format(unknown if value is None else self.value.format(value))
 
 
 class Reckoned(NamedTuple):
-    """A log, and the entries of the ledger that follow from rows of several logs: session, JOB and entry of each."""
+    """Log with the ledger's entries that follow from rows of several logs: session, JOB and entry of each."""
 
     log: int
     entries: Sequence[tuple[int, int, Entry]]
 
 
 class Gathered(NamedTuple):
-    """Events that the tables of a source have as texts, which traces and the report draw.
+    """Events that the tables of a source have as texts, drawn by traces and the report.
 
-    `gather` puts those of a session into temporary tables, of which `views` are; it returns how many have no time.
+    `gather` copies those of a session into temporary tables, on which the `views` are; it returns how many have no
+    time.
     """
 
     gather: Callable[[sqlite3.Connection, int], int]
@@ -218,14 +219,14 @@ Names = Mapping[int, tuple[Any, ...]]  # the rows of a log's table of names, by 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Everything that other modules ask of a source.
+    """Answers of a source to all questions of other modules.
 
-    `schema` is SQL that may run each time that a database is opened to be written. Each table begins with the columns
+    `schema` is SQL that may run each time that a database is opened for writing. Each table begins with the columns
     `log` and `session`; a trigger of the schema empties it when `gc` deletes the row of `log`, or sets its generation
-    to 0. `see` gives the content of a table's rows, by the names of their log. `headlines` are figures of the board's
-    line and of its event, by their names there. `prominent` are parts of names of counters that people look at first.
-    `reckon`, of a source beside JOBs, yields the entries of the ledger that follow from rows of several logs of a
-    board, for each log whose entries have changed; its last argument is True when nothing more comes.
+    to 0. `see` returns the content of a table's rows, given the names of their log. `headlines` are figures of the
+    board's line and of its event, by their names there. `prominent` are parts of names of counters that people look at
+    first. `reckon`, of a source beside JOBs, yields the entries of the ledger that follow from rows of several logs of
+    a board, for each log whose entries have changed; its last argument is True when nothing more comes.
     """
 
     decoder: type[Decoder] = Decoder
@@ -250,9 +251,9 @@ def views() -> list[View]:
 
 
 def drawn_views(session: int, connection: sqlite3.Connection) -> tuple[list[View], int]:
-    """Return all views that may have something to draw of a session, and how many events have no time.
+    """Return all views that may have something to draw for a session, and how many events have no time.
 
-    Events that a source has as texts are gathered for it: on this connection alone their views are there.
+    Views of gathered events exist on this connection only.
     """
     gathered = [source.gathered for source in sources() if source.gathered is not None]
     unplaced = sum(each.gather(connection, session) for each in gathered)
@@ -273,12 +274,12 @@ def source_named(collection: str) -> str:
 
 
 def is_job(collection: str) -> bool:
-    """Return True if a collection is taken for a JOB: its name is none of another source's."""
+    """Return True if a collection counts as a JOB: its name belongs to no other source."""
     return source_named(collection) in {"", JOB_SOURCE}
 
 
 def decoder_of(source: str) -> type[Decoder]:
-    """Return the decoder of a source; of one that is not known, the decoder that counts."""
+    """Return the decoder of a source; for an unknown source, the decoder that counts bytes."""
     place = SOURCES.get(source)
     if place is None:
         return Decoder
@@ -289,31 +290,33 @@ def decoder_of(source: str) -> type[Decoder]:
 def reckoners(
     collections: Iterable[str] | None = None,
 ) -> list[Callable[[sqlite3.Connection, int, bool], Iterable[Reckoned]]]:
-    """Return `Source.reckon` of those sources that have it: of these collections, or of all."""
+    """Return `Source.reckon` of the sources that have it: of these collections, or of all."""
     names = SOURCES.keys() if collections is None else {*map(source_named, collections)} & SOURCES.keys()
     found: list[Source] = [pkgutil.resolve_name(SOURCES[name]) for name in sorted(names)]
     return [source.reckon for source in found if source.reckon is not None]
 
 
 def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
-    """Return changes without the rows of a source's own tables; rows stay that name what comes later."""
+    """Return changes without the rows of a source's own tables, but with rows that name what comes later."""
     names = decoder_of(source).names_table
     return [each for each in changes if not isinstance(each, SourceRows) or each.anew or each.table == names]
 
 
 def no_decoder(source: str) -> ContentLedger:
-    """Return the note about a collection of a source that is not known."""
+    """Return the note about a collection of an unknown source."""
     detail = f"no decoder for the source {source!r}: its logs are kept, not read"
     return ContentLedger(None, (ledger.entry(ledger.NO_DECODER, detail),))
 
 
 class RowReader:
-    """Gives the content of rows of all sources as they come. It remembers the names that logs begin with."""
+    """Reader of the rows of all sources as they come. It remembers the names with which logs begin."""
 
     def __init__(self) -> None:
         found = [(source, table) for source in sources() for table in source.dated]
+        # Sources by their tables, and the tables of names.
         self._sources = {table.name: source for source, table in found}
         self._names_tables = {table.names for _, table in found if table.names}
+        # Rows of names by collection and path.
         self._names: LRUCache[tuple[str, str], dict[int, tuple[Any, ...]]] = LRUCache(NAMED_LOGS)
 
     def read(self, collection: str, change: SourceRows) -> Seen | None:

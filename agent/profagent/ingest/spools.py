@@ -1,8 +1,8 @@
-"""What the sources have in common that the board's daemon writes itself: segments that are numbered and read in turn.
+"""Decoding common to the sources that the board's daemon writes itself: numbered segments, read in turn.
 
-00000001, 00000001.done, 00000002 …    what was written, and that a segment has ended
-end                                    nothing more is written; `killed`: the next daemon says so
-simulated                              what is here was made up
+00000001, 00000001.done, 00000002 …    content, and the mark that a segment has ended
+end                                    nothing more is written; `killed` if the next daemon wrote it
+simulated                              the content was invented
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _SEGMENT = re.compile(r"\d{8}")
 
 
 class Reader(Protocol):
-    """Reads a segment from its start. `torn`: bytes of a record that is not whole; `bad`: records that are none."""
+    """Reader of a segment from its start. `torn` are bytes of an incomplete record, `bad` counts damaged records."""
 
     torn: bytes
     bad: int
 
     def read(self, data: bytes) -> Rows:
-        """The rows of the segment's next bytes."""
+        """Return the rows of the segment's next bytes."""
 
 
 class RecordReader:
-    """A reader of records of one size, each of which is a row behind its number."""
+    """Reader of records of one size; each record is a row behind its number."""
 
     def __init__(
         self, table: str, record_bytes: int, decode: Callable[[bytes], tuple[Sequence[tuple[Any, ...]], int]]
@@ -50,7 +50,7 @@ class RecordReader:
         self._rows = 0
 
     def read(self, data: bytes) -> Rows:
-        """The rows of whole records."""
+        """Return the rows of complete records."""
         data = self.torn + data
         whole = len(data) - len(data) % self._record_bytes
         self.torn = data[whole:]
@@ -63,7 +63,7 @@ R = TypeVar("R", bound=Reader)
 
 
 class SpoolDecoder(Decoder, Generic[R]):
-    """Decodes the segments of one collection."""
+    """Decoder of the segments of one collection."""
 
     tables: ClassVar[tuple[str, ...]] = ()
     end_file = END
@@ -75,33 +75,34 @@ class SpoolDecoder(Decoder, Generic[R]):
         past: Mapping[str, int] = MappingProxyType({}),
         **chosen: Any,
     ) -> None:
-        """`past` is how far each segment was written before the capture, which tells not what is wrong there."""
+        """Set `past`, the bytes of each segment from before the capture: what is wrong there is not reported."""
         super().__init__(files, **chosen)
         self._past = past
-        # Of segments that grow, how far they were read.
+        # Growing segments: the offset that was read, and the reader at it.
         self._open: dict[str, tuple[int, R]] = {}
+        # Segments that have come, by which missing ones are found at the end.
         self._seen: set[str] = set()
 
     def reader(self, path: str) -> R:
-        """One for a segment's start."""
+        """Return a reader for the start of a segment."""
         raise NotImplementedError
 
     def forget(self, reader: R) -> None:
-        """What was wrong so far is told no more."""
+        """Leave out of the ledger what has been wrong so far."""
         reader.bad = 0
 
     def odd(self, reader: R) -> Iterator[Entry]:
-        """What is wrong with the whole records that a reader has read."""
+        """Yield entries about the complete records that a reader has read."""
         if reader.bad:
             yield ledger.entry(ledger.BAD_RECORD, "records that are none: bytes kept, not decoded", count=reader.bad)
 
     @classmethod
     def growing(cls, path: str) -> bool:
-        """Segments grow, all else is a snapshot."""
+        """Return True for a segment; any other file is a snapshot."""
         return _SEGMENT.fullmatch(path) is not None
 
     def begin(self, path: str, generation: int, offset: int) -> Iterator[Change]:
-        """A segment goes on; from its start its earlier rows are void."""
+        """Yield the changes for a segment that continues; at its start its earlier rows are void."""
         yield from super().begin(path, generation, offset)
         self._seen.add(path)
         if offset == 0:
@@ -109,7 +110,7 @@ class SpoolDecoder(Decoder, Generic[R]):
             yield from (SourceRows(path, table, (), anew=True) for table in self.tables)
 
     def append(self, path: str, generation: int, offset: int, data: bytes) -> Iterator[Change]:
-        """A segment's next rows."""
+        """Yield the changes for a segment's next bytes."""
         yield from super().append(path, generation, offset, data)
         reader, before = self._at(path, offset)
         if self.names_table in before:
@@ -122,7 +123,7 @@ class SpoolDecoder(Decoder, Generic[R]):
             yield ContentLedger(path, now)
 
     def complete(self, path: str, generation: int, offset: int, digest: bytes | None) -> Iterator[Change]:
-        """A segment has ended, perhaps in the middle of a record."""
+        """Yield the changes for a segment that has ended, perhaps within a record."""
         yield from super().complete(path, generation, offset, digest)
         reader, _ = self._at(path, offset)
         self._open.pop(path, None)
@@ -130,13 +131,13 @@ class SpoolDecoder(Decoder, Generic[R]):
         yield self.ended(path, reader, offset)
 
     def ended(self, path: str, reader: R, size: int) -> ContentLedger:
-        """What is wrong with a segment that goes on no more."""
+        """Return the ledger's entries for a segment that has ended."""
         return ContentLedger(path, (*self.odd(reader), *_torn(reader, size)))
 
     def snapshot(
         self, path: str, generation: int, data: bytes, digest: bytes, *, size: int | None = None
     ) -> Iterator[Change]:
-        """Of a small file its name says all."""
+        """Yield the changes for a small file, whose name alone matters."""
         yield from super().snapshot(path, generation, data, digest, size=size)
         if path == SIMULATED_MARKER:
             yield SimulatedKnown(None, None)
@@ -147,7 +148,7 @@ class SpoolDecoder(Decoder, Generic[R]):
             yield ContentLedger(path, (ledger.entry(ledger.FOREIGN_FILE, "no file of a spool"),))
 
     def end(self, _unsettled: Iterable[str], _orphans: Iterable[str]) -> Iterator[Change]:
-        """Say which segments have no end, and which are not here."""
+        """Yield entries about segments that have no end, and segments that are missing."""
         for path, (offset, reader) in sorted(self._open.items()):
             no_end = ledger.entry(ledger.NO_DONE, "no .done vouches for this segment: it may miss its end")
             yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset), no_end))
@@ -159,7 +160,7 @@ class SpoolDecoder(Decoder, Generic[R]):
             yield ContentLedger(None, (ledger.entry(ledger.MISSING_SEGMENT, detail, count=missing),))
 
     def _at(self, path: str, offset: int) -> tuple[R, Rows]:
-        """The reader of a segment at `offset`; of one that is not in use, what came before is read again."""
+        """Return the reader at `offset`, and rows that had to be read again for a segment not in use."""
         known, reader = self._open.get(path, (None, None))
         if reader is not None and known == offset:
             return reader, {}
@@ -185,9 +186,10 @@ def _torn(reader: Reader, size: int) -> Iterator[Entry]:
 
 
 def table(name: str, columns: str, *, is_of_log: bool = False) -> str:
-    """SQL for a table of a source, and what empties it with its log; `columns` stand behind those that all have.
+    """Return the SQL for a table of a source, and for triggers that empty it with its log.
 
-    `is_of_log`: a row serves all sessions of its log, and not only the one that brought it.
+    `columns` follow those that all such tables have. With `is_of_log` a row serves all sessions of its log, and not
+    only the one that brought it.
     """
     return f"""
         CREATE TABLE IF NOT EXISTS {name} (
@@ -205,7 +207,7 @@ def table(name: str, columns: str, *, is_of_log: bool = False) -> str:
 
 
 def rows_of(name: str, kind: str) -> str:
-    """SQL for what a view of a source is FROM: rows `t` of that table in collections `j` of a kind, their board `b`."""
+    """Return the SQL behind FROM for a view: rows `t` of a table, collections `j` of a kind, their board `b`."""
     return (
         f"session_job s JOIN job j ON j.job = s.job AND j.name GLOB '{kind}-*' JOIN board b USING (board)"
         f" JOIN log l ON l.job = j.job JOIN {name} t ON t.log = l.log AND t.session = s.session"
