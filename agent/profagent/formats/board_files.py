@@ -1,4 +1,4 @@
-"""A board's small texts: `info.json.<device>`, acl.json, and `.done`, the end of a set of records (format 2, 5)."""
+"""Small texts of a board: `info.json.<device>`, acl.json, and `.done`, the end of a set of records (format 2, 5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIME = (0, LARGEST_INTEGER)
 _ID = (0, U32_SPAN - 1)
 # One SDK generation prints 32-bit numbers signed.
 _SIGNED = (-U32_SPAN // 2, U32_SPAN - 1)
-# The lines of each kind, with the lowest and the highest value.
+# Lines of each kind of `.done`, with the lowest and the highest value.
 _LINES = {
     LogKind.AICORE: {
         "file_len": _SIGNED,
@@ -31,7 +31,7 @@ _LINES = {
         "cache_mis": _SIGNED,
     },
     LogKind.AICPU: {"file_len": _SIGNED, "start_time": _TIME, "end_time": _TIME},
-    # Its length is printed in 64 bits by one SDK generation.
+    # One SDK generation prints this length in 64 bits.
     LogKind.ACL_API: {
         "file_len": (-U32_SPAN // 2, LARGEST_INTEGER),
         "start_time": _TIME,
@@ -44,12 +44,12 @@ _LINE = r"{}:(-?[0-9]{{1,20}})\n".format
 _TEXTS = {kind: re.compile("".join(map(_LINE, lines)).encode()) for kind, lines in _LINES.items()}
 # The runtime ends this line without a newline.
 _BATCHES = re.compile(rb"online_batch_num:([0-9]{1,10}(?:,[0-9]{1,10}){0,7})\n?")
-# What the board's daemon takes as a line.
+# A line as the board's daemon accepts it.
 _ANY_LINE = re.compile(rb"([a-z_]+):\s*(-?[0-9]+)\s*")
 
 
 class Done(NamedTuple):
-    """What a `.done` says of its set of records; None where its kind has no such line."""
+    """Content of a `.done` about its set of records; None where its kind has no such line."""
 
     file_len: int
     start_us: int
@@ -62,17 +62,17 @@ class Done(NamedTuple):
 
 
 def is_whole_done(data: bytes, kind: LogKind) -> bool:
-    """Whether the board's daemon takes a `.done` as whole: all expected keys are there, each with an integer."""
+    """Return True if the board's daemon takes a `.done` as complete: each expected key has an integer."""
     lines = (_ANY_LINE.fullmatch(line) for line in data.splitlines())
     return {key.encode() for key in _LINES[kind]} <= {line[1] for line in lines if line}
 
 
 def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
-    """Read the text of an aicore, aicpu or acl_api `.done`.
+    """Return the content of an aicore, aicpu or acl_api `.done`.
 
     One SDK generation prints 32-bit values signed, the other unsigned: `file_len` and the cache counters are taken
     modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
-    before profiling was started. Raises FormatError for whatever is not the whole text.
+    before profiling was started. Raises FormatError for an incomplete or damaged text.
     """
     text = _TEXTS[kind].match(data)
     if text is None:
@@ -97,7 +97,7 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
 
 
 def _odd_line(data: bytes, kind: LogKind, file: str) -> FormatError:
-    """The first line that is not as its kind has it."""
+    """Return the error for the first line that is not as its kind requires."""
     at = 0
     for key, (low, high) in _LINES[kind].items():
         line = re.compile(_LINE(key).encode()).match(data, at)
@@ -111,14 +111,14 @@ def _found(data: bytes, at: int) -> str:
     return repr(data[at : at + 24])[1:] if at < len(data) else "the end of the text"
 
 
-# The runtime takes a comma before a closing bracket; a string is passed over whole.
+# The runtime accepts a comma before a closing bracket; a string is matched as a unit, so that its commas stay.
 _STRING_OR_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
 
 def load_acl_json(data: bytes, file: str) -> object:
-    """What the file holds; the commas that the runtime takes are taken. Raises FormatError."""
+    """Return the parsed acl.json, with the trailing commas that the runtime accepts. Raises FormatError."""
     try:
-        # By as many characters, so that a column that is told is the file's.
+        # Replaced by as many characters, so that columns in an error message are those of the file.
         text = _STRING_OR_LAST_COMMA.sub(lambda match: match.group(1) or " ", data.decode("utf-8"))
         loaded: object = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -127,7 +127,7 @@ def load_acl_json(data: bytes, file: str) -> object:
 
 
 def parse_acl_json(data: bytes, file: str) -> int:
-    """The interval that the file tells; 0, the runtime's default, where it tells none. Raises FormatError."""
+    """Return the interval in an acl.json; 0, the runtime's default, where there is none. Raises FormatError."""
     loaded = load_acl_json(data, file)
     profiler = loaded.get("profiler") if isinstance(loaded, dict) else None
     if not isinstance(profiler, dict):
@@ -148,7 +148,7 @@ _DECIMAL = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
 def parse_info_json(data: bytes, file: str) -> int:
-    """Read the NPU's clock in MHz; objects beside it are accepted.
+    """Return the NPU's clock in MHz; objects beside it are accepted.
 
     Raises UnsupportedBoardError for a Hi3519DV500, FormatError where there is no usable frequency.
     """
@@ -169,7 +169,7 @@ def parse_info_json(data: bytes, file: str) -> int:
 
 
 def looks_like_hi3519(names: Iterable[str]) -> bool:
-    """Whether the paths in a JOB are those of a Hi3519DV500: data files without a model's name, and no others."""
+    """Return True if a JOB's paths are those of a Hi3519DV500: data files without a model's name only."""
     has_nameless = False
     for path in names:
         has_nameless = has_nameless or _HI3519_DATA.fullmatch(path) is not None
@@ -188,7 +188,7 @@ def _loaded(data: bytes, file: str) -> object:
 
 
 def _objects(value: object) -> Iterator[dict[str, object]]:
-    """Find all objects in a JSON value, the outer ones first."""
+    """Yield all objects in a JSON value, the outer ones first."""
     pending: list[object] = [value]
     for current in pending:
         if isinstance(current, dict):
@@ -199,7 +199,7 @@ def _objects(value: object) -> Iterator[dict[str, object]]:
 
 
 def _decimal(value: object) -> int:
-    """Give the number that the runtime prints as a string; 0 where it is none."""
+    """Return the number that the runtime prints as a string; 0 where it is none."""
     if isinstance(value, str):
         return int(value) if _DECIMAL.fullmatch(value) else 0
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,8 +1,8 @@
-r"""Texts in cells of a CSV file, so that no spreadsheet takes one for a formula, and none steers a terminal.
+r"""Texts in cells of a CSV file, so that no spreadsheet takes one for a formula, and none controls a terminal.
 
-A text that begins with `=`, `+`, `-` or `@` has a `'` before it, unless it is a number, or this one sign alone; so has
-one that begins with `'` and then in that way. A control character, and one that turns text around, is `\x1b` or
-`\u202e`, and a backslash before what looks like that is `\x5c`.
+A text that begins with `=`, `+`, `-` or `@` gets a `'` before it, unless it is a number, or this one sign alone; so
+does a text that begins with `'` and then in that way. A control character, and one that reverses text, is written as
+`\x1b` or `\u202e`, and a backslash before anything that looks like such an escape as `\x5c`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def cell_of(text: str) -> str:
-    """Return a text as a cell has it."""
+    """Return the content of a cell for a text."""
     if _UNSAFE.search(text):
         text = _UNSAFE.sub(_escaped, text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def text_of(cell: str) -> str:
-    """Return the text of a cell that `cell_of` made; of another program's nearly always the cell."""
+    """Return the text of a cell that `cell_of` made; for another program's cell this is nearly always the cell."""
     if cell.startswith("'") and _FORMULA.match(cell, 1):
         cell = cell[1:]
     return _ESCAPED.sub(_meant, cell) if "\\" in cell else cell

@@ -1,4 +1,4 @@
-"""Finding a counter map: one that was named, one of the user's folder that fits, or the simulated board's own."""
+"""Choice of a counter map: a named one, the one in the user's folder that fits, or the simulated board's own."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @cache
 def simulated_map() -> CounterMap:
-    """The map that the simulated board writes its counters by."""
+    """Return the map by which the simulated board writes its counters."""
     file = resources.files("profagent.formats").joinpath("maps/simulated.toml")
     return parse_counter_map(file.read_text("utf-8"), "simulated.toml")
 
 
 def read_map(file: Path) -> CounterMap:
-    """The map in a file; UsageError when it cannot be read, or is none."""
+    """Return the map in a file. Raises UsageError if the file cannot be read, or is no map."""
     try:
         return parse_counter_map(file.read_text("utf-8"), str(file))
     except FormatError as error:
@@ -35,12 +35,12 @@ def read_map(file: Path) -> CounterMap:
 
 
 def maps_folder() -> Path:
-    """Where this user's counter maps are looked for."""
+    """Return the folder in which this user's counter maps are looked for."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "counter-maps"
 
 
 class CounterMaps:
-    """The maps that a command may decode with; what is odd about them, and which is taken, is told once."""
+    """Maps with which a command may decode. Remarks about them, and about the choice, are made once."""
 
     def __init__(
         self,
@@ -50,21 +50,23 @@ class CounterMaps:
         *,
         peak_bytes_per_s: float = PEAK_MEMORY_RATE,
     ) -> None:
-        """`named` is taken whatever it says; the `.toml` files of `folder`, None for none, where one alone fits.
+        """Set the named map, which is always taken, or a folder of which the only fitting `.toml` file is taken.
 
-        `peak_bytes_per_s` is what boards' memory can move at most: more, and a map is wrong.
+        `peak_bytes_per_s` is the largest transfer rate of boards' memory: a higher one shows that a map is wrong.
         """
         self.named = named
         self.peak_bytes_per_s = peak_bytes_per_s
         self._folder = folder
         self._tell = tell
+        # Maps in the folder, None until somebody needs them.
         self._found: list[tuple[Path, CounterMap]] | None = None
+        # Remarks that were made already.
         self._remarked: set[str] = set()
 
     def of(self, *, simulated: bool, sdk: str = "") -> CounterMap | None:
-        """The map for JOBs of a board with this SDK, empty where that is not known; None without one. It reads files.
+        """Return the map for JOBs of a board with this SDK; None if there is none. It reads files.
 
-        A map fits where it is simulated as the board is, and where it names its SDK, or either does not know it.
+        A map fits if it is simulated as the board is, and has the board's SDK, or either SDK is unknown (empty).
         """
         if self.named is not None:
             if misfit := _misfit(self.named, simulated=simulated, sdk=sdk):
@@ -82,11 +84,11 @@ class CounterMaps:
         return simulated_map() if simulated else None
 
     def unheard(self) -> CounterMaps:
-        """The same, where nothing is decoded with it yet, and nothing is to be told."""
+        """Return the same choice without remarks, for a question before anything is decoded."""
         return CounterMaps(self.named, self._folder)
 
     def _fitting(self, *, simulated: bool, sdk: str) -> list[tuple[Path, CounterMap]]:
-        """The folder's maps that fit; of those that decode alike, the first."""
+        """Return the folder's maps that fit; of those that decode alike, the first."""
         fitting = {
             known.fingerprint: (file, known)
             for file, known in reversed(self._in_folder())
@@ -113,7 +115,7 @@ class CounterMaps:
 
 
 def _misfit(known: CounterMap, *, simulated: bool, sdk: str) -> str:
-    """Why a map is not one for such a board; empty where nothing speaks against it."""
+    """Return the reason why a map does not fit such a board; empty if nothing speaks against it."""
     if known.simulated:
         return "" if simulated else "is of the simulated board: what it reads of a real one is invented"
     if simulated:
@@ -121,5 +123,5 @@ def _misfit(known: CounterMap, *, simulated: bool, sdk: str) -> str:
     return "" if known.fits_sdk(sdk) else f"is of SDK {known.sdk}, and the board has {sdk}: its counters may be others"
 
 
-# Nothing is looked for.
+# Only the simulated board's map, without a folder.
 BUILT_IN = CounterMaps()

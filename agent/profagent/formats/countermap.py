@@ -1,4 +1,4 @@
-"""Counters of aicore records: which word is which, what they tell of a layer, and what they cannot be.
+"""Counters of aicore records: their words in a record, their meaning for a layer, and the limits of their values.
 
 Which word of a record is which PMU counter is data, not code (format page 3.1): a counter map.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from profagent.formats.records import Records
 
-# Shares of the time, and bytes: what a counter map may name, and what people read in place of the name.
+# Counters that a counter map may name: shares of the time, and bytes. The values are their names for people.
 _MAPPED_RATIOS = {
     "mac_busy": "cube busy",
     "mac_ppen": "cube effective",
@@ -37,29 +37,29 @@ _MAPPED_RATIOS = {
     "wld": "loading weights (WLD)",
 }
 _BYTES = {"ddr_read_bytes": "read from DDR", "ddr_write_bytes": "written to DDR"}
-# Shares that tools of other Ascend devices tell, and a counter map does not.
+# Shares that only tools of other Ascend devices have.
 _OTHER_RATIOS = {"scalar": "scalar unit busy"}
 MAPPED_RATIOS = (*_MAPPED_RATIOS,)
 MAPPED_NAMES = (*_MAPPED_RATIOS, *_BYTES)
 RATIOS = (*_MAPPED_RATIOS, *_OTHER_RATIOS)
-# What a record may have: columns of `aicore` and of the view `op_records`.
+# All counters of a record: columns of `aicore` and of the view `op_records`.
 COUNTERS = _MAPPED_RATIOS | _OTHER_RATIOS | _BYTES
 COUNTER_NAMES = (*COUNTERS,)
-# Sequence and ticks stand before, the net behind what the hardware writes.
+# The bytes that the hardware writes: sequence and ticks are before them, the net behind.
 COUNTERS_START = 0x08
 COUNTERS_END = 0xFC
-# What `calibrate` writes when nobody told it the SDK.
+# SDK in a map that `calibrate` wrote without knowing it.
 SDK_NOT_SAID = ("", "unknown")
 FINGERPRINT_BYTES = 16
-# The verdict of `calibrate` on a counter of which something is not shown.
+# Verdict of `calibrate` on a counter whose evidence has a gap.
 LIKELY = "likely"
 _TYPES: dict[str, np.dtype[Any]] = {"u16": np.dtype("<u2"), "u32": np.dtype("<u4"), "u64": np.dtype("<u8")}
 
 
 class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One counter: the unsigned integer `type` at byte `offset`, times `scale`, over its `denominator`.
+    """Counter: the unsigned integer `type` at byte `offset`, times `scale`, over its `denominator`.
 
-    `verdict` says how far it is to be trusted (`simulated` is the simulated board's own), `evidence` from what it was
+    `verdict` says how far it can be trusted (`simulated` is the simulated board's own), `evidence` from what it was
     learnt.
     """
 
@@ -72,7 +72,7 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evidence: str
 
     def __post_init__(self) -> None:
-        """What types do not tell. Raises ValueError."""
+        """Check what types cannot express. Raises ValueError."""
         last = COUNTERS_END - _TYPES[self.type].itemsize
         if not COUNTERS_START <= self.offset <= last:
             raise ValueError(f"an offset is from {COUNTERS_START:#04x} to {last:#04x}")
@@ -80,9 +80,10 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a scale is above 0")
 
     def values(self, records: Records, ticks: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Give the counter of each aicore record, in its unit, NaN where `ticks`, which are theirs, are NaN."""
+        """Return the counter of each aicore record in its unit; NaN where the record's `ticks` are NaN."""
         value = records.view(_field(self.type, self.offset))["value"]
-        with np.errstate(over="ignore"):  # beyond any float, which the checks of what counters cannot be tell
+        # An overflow gives infinity, which the checks of counters report.
+        with np.errstate(over="ignore"):
             scaled: npt.NDArray[np.float64] = value.astype(np.float64) * self.scale
         if self.denominator == "none":
             return scaled
@@ -90,9 +91,9 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The counters that are known for the records of one SDK generation, by name; the others have no values.
+    """Known counters of the records of one SDK generation, by name; other counters have no values.
 
-    `digest` is of the evidence that they were learnt from, empty for a map that nobody learnt.
+    `digest` is of the evidence from which they were learnt, empty for a map that was written by hand.
     """
 
     name: str
@@ -102,7 +103,7 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str = ""
 
     def __post_init__(self) -> None:
-        """What types do not tell. Raises ValueError."""
+        """Check what types cannot express. Raises ValueError."""
         for name, counter in self.counters.items():
             if name not in MAPPED_NAMES:
                 raise ValueError(f"{name!r} is no counter among {', '.join(MAPPED_NAMES)}")
@@ -112,7 +113,7 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what it makes of records: maps that are alike in it decode alike, whatever they are called."""
+        """Digest of the map's effect on records: maps with the same one decode alike, whatever their names."""
         places = [
             (name, each.offset, each.type, each.scale, each.denominator)
             for name in MAPPED_NAMES
@@ -122,37 +123,37 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def likely(self) -> tuple[str, ...]:
-        """The counters that it is not certain of."""
+        """Counters that are likely, but not certain."""
         return tuple(name for name in MAPPED_NAMES if name in self.counters and self.counters[name].verdict == LIKELY)
 
     def fits_sdk(self, sdk: str) -> bool:
-        """Whether it may be for a board's SDK: it names the same, or either is not known."""
+        """Return True if the map may be for a board's SDK: both are the same, or either is unknown."""
         return self.sdk == sdk or self.sdk in SDK_NOT_SAID or sdk in SDK_NOT_SAID
 
     def apply(self, records: Records) -> dict[str, npt.NDArray[np.float64]]:
-        """Give each known counter's values of aicore records, shape (records,), by its name.
+        """Return the values of each known counter for aicore records, shape (records,), by its name.
 
         Ratios are fractions of the layer's time: ticks = word 0x04, a cycle is a hundredth of one. DDR is in bytes.
         """
-        # A ratio over no time is not known.
+        # A ratio over a time of 0 is unknown.
         ticks = np.where(records["ticks"] == 0, np.nan, records["ticks"])
         return {name: counter.values(records, ticks) for name, counter in self.counters.items()}
 
 
-# msgspec looks at a type when it is first used, and dies where two threads do so at once: it is done here.
+# msgspec inspects a type at its first use, and crashes if two threads do so at once: so it is used here, at import.
 msgspec.json.Decoder(CounterMap)
 
 
 @lru_cache
 def _field(type_: str, offset: int) -> np.dtype[Any]:
-    """One number of an aicore record, as a field of its own."""
+    """Return the dtype that reads one number of an aicore record."""
     return np.dtype(
         {"names": ["value"], "formats": [_TYPES[type_]], "offsets": [offset], "itemsize": AICORE_DTYPE.itemsize}
     )
 
 
 def parse_counter_map(text: str, file: str) -> CounterMap:
-    """Read a map's TOML; raises FormatError that names the key which cannot be."""
+    """Return the map in a TOML text. Raises FormatError, which names the wrong key."""
     try:
         return msgspec.toml.decode(text, type=CounterMap)
     except (ValueError, RecursionError) as error:
@@ -160,7 +161,7 @@ def parse_counter_map(text: str, file: str) -> CounterMap:
         raise FormatError(file, 0, "a counter map", str(error)[:200], hint=hint) from error
 
 
-# What bounds a layer, by its ratios: thresholds of the format page 11 and the manual's Memory Bound.
+# Thresholds for what bounds a layer: format page 11, and Memory Bound in the manual.
 CUBE_IS_FINE = 0.7
 VECTOR_IS_FINE = 0.5
 SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
@@ -184,19 +185,19 @@ def means_of_groups(
 
 
 def bound_mark(likely: Collection[str]) -> str:
-    """A `?` where what bounds a layer rests on counters that are not certain: on all ratios, not on bytes."""
+    """Return `?` if the bound of layers rests on uncertain counters: on ratios, not on bytes."""
     return "?" if any(name in RATIOS for name in likely) else ""
 
 
 def bound_by(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
-    """A word for the MAPPED_RATIOS, fractions of the time; what stands behind them is of other devices.
+    """Return what bounds a layer, by its MAPPED_RATIOS; further ratios belong to other devices and are ignored.
 
-    None where one is not known or cannot be. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
-    transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else
-    the transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or
-    transforming (`Dtrans`).
+    None if a ratio is unknown or implausible. `cube` and `vector`: the unit is used well; `Dstr`, `DLD`, `WLD`: that
+    transfer is above its threshold, of several the one furthest above; `unexplained`: nothing is above a half; else the
+    transfer that takes most of the time where Memory Bound is above 1, or what else does: `mac`, `vec`, or transforming
+    (`Dtrans`).
     """
-    # Of so few numbers Python's own are faster.
+    # For so few numbers Python's floats are faster than numpy.
     mapped = list(map(float, ratios[: len(MAPPED_RATIOS)]))
     if math.isnan(sum(mapped)) or min(mapped) < 0 or max(mapped) > LARGEST_RATIO:
         return None
@@ -212,9 +213,10 @@ def bound_by(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
 
 
 def largest_pipe(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
-    """Which pipe of another Ascend device takes most of the time: `mac`, `vec`, `Dstr`, `Dtrans`, `DLD` or `scalar`.
+    """Return the pipe of another Ascend device that takes most of the time.
 
-    `unexplained`: none takes a half. None where none is known: thresholds of SS928 say nothing about it.
+    It is `mac`, `vec`, `Dstr`, `Dtrans`, `DLD` or `scalar`; `unexplained` if none takes a half; None if none is known.
+    The thresholds of the SS928 do not apply to such a device.
     """
     known = [(ratios[place], name) for name, place in _PIPES.items() if ratios[place] >= 0]
     if not known:
@@ -224,7 +226,7 @@ def largest_pipe(ratios: NDArray[np.float64] | Sequence[float]) -> str | None:
 
 
 def bound_in(family: str | None) -> Callable[[NDArray[np.float64] | Sequence[float]], str | None]:
-    """Return what tells the bound of a layer by its ratios, for JOBs of a family; None is the SS928's."""
+    """Return the function that computes the bound of a layer from its ratios, for a family; None is the SS928's."""
     return bound_by if family is None else largest_pipe
 
 
@@ -240,25 +242,26 @@ def _largest_of(ratios: Sequence[float]) -> str:
     return max((mac_busy, "mac"), (vec_busy, "vec"), (dtrans, "Dtrans"))[1]
 
 
-# What counters cannot be, whatever a layer does: a wrong counter map must not go unnoticed.
-# How far rounding may lift the effective share above the busy one, of which it is a part.
+# Limits of counters, which hold for any layer: a wrong counter map must not go unnoticed. PART_SLACK is how far
+# rounding may lift the effective share above the busy one, of which it is a part.
 PART_SLACK = 0.01
-# Bytes a second: LPDDR4X-4266 on 64 bits. No public source tells the SS928's; unverified.
+# Bytes per second: LPDDR4X-4266 on 64 bits. No public document describes the SS928's; unverified.
 PEAK_MEMORY_RATE = 34.1e9
-# By the check's name: the counter, and the one that it is a part of; None: of the whole time.
+# By check: the counter, and the counter of which it is a part; None for a part of the whole time.
 SHARES: dict[str, tuple[str, str | None]] = {
     **{f"{name} <= 1": (name, None) for name in MAPPED_RATIOS},
     "mac_ppen <= mac_busy": ("mac_ppen", "mac_busy"),
     "vec_ppen <= vec_busy": ("vec_ppen", "vec_busy"),
 }
 RATES = {f"{name} rate": name for name in _BYTES}
-# How far an inference's layers may be over the time of its `.done`, in whole microseconds (format page 3.1).
+# By how much an inference's layers may exceed the time in its `.done`, which is in whole microseconds (format page
+# 3.1).
 LAYERS_SHARE, SLACK_US = 1.02, 2.0
 TICKS = "ticks <= .done"
 
 
 class RecordPlace(NamedTuple):
-    """Where a record is, in the order of time: the pictures before its inference, its log, its number in that."""
+    """Place of a record in the order of time: the pictures before its inference, its log, its number in the log."""
 
     pictures: int
     path: str
@@ -266,7 +269,7 @@ class RecordPlace(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Of `rows` that a check could look at, how many are implausible, which is the first, and the worst value."""
+    """Result of a check over `rows` rows: the number of implausible ones, the first of them, and the worst value."""
 
     rows: int = 0
     implausible: int = 0
@@ -275,7 +278,7 @@ class Tally(NamedTuple):
 
 
 def merged(one: Tally, other: Tally) -> Tally:
-    """The tally of both."""
+    """Return the sum of two tallies."""
     firsts = [each.first for each in (one, other) if each.first is not None]
     worsts = [each.worst for each in (one, other) if each.worst is not None]
     return Tally(
@@ -287,7 +290,7 @@ def merged(one: Tally, other: Tally) -> Tally:
 
 
 def implausible_text(name: str, tally: Tally, peak_bytes_per_s: float = PEAK_MEMORY_RATE) -> str:
-    """What a check with implausible values has found, in a line: how many of how many, the worst, the first."""
+    """Return the line about a failed check: how many rows of how many, the worst value, the first place."""
     assert tally.first is not None
     assert tally.worst is not None
     what, worst, first = "records", f"{tally.worst:,.4g}", f"record {tally.first.record} of {tally.first.path}"

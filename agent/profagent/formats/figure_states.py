@@ -1,23 +1,24 @@
-"""Whether a figure of an inference is known: what it is made of, and how much of that is here. Pure.
+"""State of an inference's figures: the parts of each figure, and how much of them is here. Pure.
 
 This is the one place that decides. Live lines, rows, statistics and exports ask it, so that they agree:
 
-    final    all that the figure is made of is here: it is shown, and enters statistics
-    pending  something of it has not come yet: the figure is N/A for now
-    partial  something of it will never come (a loss, a capture that ended): the figure stays N/A
+    final    all parts of the figure are here: it is shown, and enters statistics
+    pending  a part has not come yet: the figure is N/A for now
+    partial  a part will never come (a loss, a capture that ended): the figure stays N/A
 
-The runtime makes the data logs of both units before it writes a `.done` of the inference (format page 1), and boards
-announce them in that order (board.proto). So where a `.done` has come and a unit has no log, it recorded nothing,
+The runtime creates the data logs of both units before it writes a `.done` of the inference (format page 1), and boards
+announce them in that order (board.proto). So if a `.done` has come and a unit has no log, the unit recorded nothing,
 unless other inferences of the model have a log of it: a model runs on the same units each time.
 
 A final figure is taken back in two cases, which the page about figures names:
 
-    a unit's first log of a model is announced after an inference without one was final: its own log was lost. Nothing
-    tells so earlier. A model's tables do not say on which unit a segment runs, and a program may record one unit alone;
-    to wait for a log that need not exist would keep every figure of such a model pending until the JOB ends.
+    a unit's first log of a model is announced after an inference without one was final: then that inference's own log
+    was lost. Nothing shows it earlier. A model's tables do not say on which unit a segment runs, and a program may
+    record one unit alone; waiting for a log that need not exist would keep every figure of such a model pending until
+    the JOB ends.
 
-    a log with a final inference goes on, because its model was loaded again: its inferences are pending until the
-    `.done` of the new load has come, which shows where that load begins.
+    a log with a final inference grows, because its model was loaded again: its inferences are pending until the `.done`
+    of the new load has come, which shows where that load begins.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CAPTURE_ENDED = "the capture ended before they had all come"
 
 
 class FigureState(StrEnum):
-    """What is known of a figure."""
+    """Knowledge of a figure."""
 
     FINAL = "final"
     PENDING = "pending"
@@ -45,7 +46,7 @@ class FigureState(StrEnum):
 
 
 class FigurePart(StrEnum):
-    """What figures are made of: the records of the two units, the NPU's clock, the model's table of layers."""
+    """Parts of figures: the records of the two units, the NPU's clock, the model's table of layers."""
 
     AICORE = "aicore"
     AICPU = "aicpu"
@@ -54,7 +55,7 @@ class FigurePart(StrEnum):
 
 
 class Share(Enum):
-    """How much of a part is here. Of one that is `NONE`, as of one that is `WHOLE`, nothing is missing."""
+    """How much of a part is here. Nothing is missing of a part that is `NONE` or `WHOLE`."""
 
     NONE = 0
     WHOLE = 1
@@ -63,21 +64,21 @@ class Share(Enum):
 
 
 class Has(NamedTuple):
-    """How much of a part is here, and why not all of it."""
+    """Share of a part that is here, and the reason why it is not all."""
 
     share: Share
     why: str = ""
 
 
 class Figure(StrEnum):
-    """Figures of an inference: its records in ticks, their time, the time of its layers by name."""
+    """Figures of an inference: its records in ticks, their time, and the time of its layers by name."""
 
     RECORDS = "records"
     TIME = "time"
     LAYERS = "layers"
 
 
-# What must be there for which figure.
+# Parts that each figure needs.
 FIGURES: Mapping[Figure, tuple[FigurePart, ...]] = {
     Figure.RECORDS: (FigurePart.AICORE, FigurePart.AICPU),
     Figure.TIME: (FigurePart.AICORE, FigurePart.AICPU, FigurePart.CLOCK),
@@ -86,17 +87,17 @@ FIGURES: Mapping[Figure, tuple[FigurePart, ...]] = {
 
 
 class Verdict(NamedTuple):
-    """The state of a figure, and why it is not final."""
+    """State of a figure, and the reason why it is not final."""
 
     state: FigureState
     why: str | None = None
 
 
 class UnitLog(NamedTuple):
-    """What is known of an inference's log of one unit: how many inferences of it are whole.
+    """Facts about an inference's log of one unit; `whole` is the number of complete inferences in it.
 
-    `is_complete`: the board vouches for all of it. `fault` is what is wrong with its end, `is_gone`: it is no longer on
-    the board.
+    `is_complete`: the board has confirmed all of the log. `fault` is what is wrong with its end. `is_gone`: the log is
+    no longer on the board.
     """
 
     whole: int = 0
@@ -105,17 +106,19 @@ class UnitLog(NamedTuple):
     is_gone: bool = False
 
 
-@lru_cache(REMEMBERED_PARTS)  # most logs are as others are
+# Cached, because most logs are in the same state as others.
+@lru_cache(REMEMBERED_PARTS)
 def log_part(part: FigurePart, log: UnitLog | None, number: int, ended: str = "", *, is_used: bool = False) -> Has:
-    """The records of the inference with this number in its log of one unit; None: the unit has no log.
+    """Return how many records of an inference are here, by its number in the log of one unit; None means no log.
 
-    `ended` says why nothing more comes; it is empty while something may. `is_used`: other inferences of the model have
-    records of this unit.
+    `ended` is the reason why nothing more comes, empty while something may. `is_used`: other inferences of the model
+    have records of this unit.
     """
     if log is None:
         if not is_used:
             return Has(Share.NONE)
         log, ended = UnitLog(), ended and "their log is missing, and other inferences of the model have one"
+    # Before any reason: records that are all here stay known, whatever happened to the log afterwards.
     if number < log.whole:
         return Has(Share.WHOLE)
     why = ended
@@ -132,7 +135,7 @@ def log_part(part: FigurePart, log: UnitLog | None, number: int, ended: str = ""
 
 @lru_cache(REMEMBERED_PARTS)
 def clock_part(frequency_mhz: int | None, *, has_come: bool, ended: str = "") -> Has:
-    """The NPU's clock; `has_come`: the file that should tell it is here."""
+    """Return the state of the NPU's clock; `has_come`: the file that should have it is here."""
     if frequency_mhz is not None:
         return Has(Share.WHOLE)
     if has_come:
@@ -143,8 +146,8 @@ def clock_part(frequency_mhz: int | None, *, has_come: bool, ended: str = "") ->
 
 
 def state_of(figure: Figure, parts: Mapping[FigurePart, Has]) -> Verdict:
-    """Whether a figure is known by its parts; a part that `parts` does not name is none."""
-    # What ran on the CPU alone is timed by the CPU's clock.
+    """Return the state of a figure by its parts; a part that `parts` lacks counts as `NONE`."""
+    # An inference on the CPU alone is timed by the CPU's clock.
     is_timed_by_cpu = parts.get(FigurePart.AICORE, Has(Share.NONE)).share is Share.NONE
     without = {FigurePart.CLOCK} if is_timed_by_cpu else {}
     needed = [parts[part] for part in FIGURES[figure] if part in parts and part not in without]

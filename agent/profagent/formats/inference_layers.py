@@ -1,4 +1,4 @@
-"""The layers of an inference by its records: their names and times, and which place each has. Pure."""
+"""Layers of an inference by its records: their names, times and places. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class RecordColumns(NamedTuple):
-    """Records of an inference on one unit as columns, in the order in which they came; a row each.
+    """Records of an inference on one unit as columns, in the order in which they came.
 
-    `layer_index` is -1 where no layer is known, `duration` is in ticks, on the CPU in µs. `counters` are the values of
+    `layer_index` is -1 where no layer is known; `duration` is in ticks, on the CPU in µs. `counters` are the values of
     a counter map by name, none without one. `segment_times` are begin and end in µs of each record's segment on the
     CPU.
     """
@@ -36,7 +36,7 @@ class RecordColumns(NamedTuple):
     segment_times: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def cut(self, begin: int, end: int) -> RecordColumns:
-        """Some consecutive rows."""
+        """Return the records from `begin` to before `end`."""
         return RecordColumns(
             self.unit,
             self.segment[begin:end],
@@ -48,23 +48,23 @@ class RecordColumns(NamedTuple):
         )
 
     def durations_us(self, us_per_tick: float | None) -> NDArray[np.float64] | None:
-        """How long each took; None where the clock is not known."""
+        """Return the duration of each record in µs; None where the clock is unknown."""
         if self.unit is LogKind.AICPU:
             return self.duration
         return None if us_per_tick is None else self.duration * us_per_tick
 
     def ratios(self, rows: NDArray[Any]) -> NDArray[np.float64]:
-        """The ratios of some rows, shape (rows, ratios), NaN where they are not known."""
+        """Return the ratios of some records, shape (rows, ratios), NaN where unknown."""
         unknown = np.full(len(rows), np.nan)
         return np.stack([self.counters[name][rows] if name in self.counters else unknown for name in RATIOS], axis=1)
 
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """All records of an inference, the table that names their layers, and how long a tick is; None: not known.
+    """Records of an inference, the table that names their layers, and the length of a tick; None is unknown.
 
-    `family` is that of the JOB, None for an SS928's. A layer's place is its index in the table, further back on the
-    CPU; behind the table's layers there is a place for records of layers that are not known.
+    `family` is that of the JOB, None for an SS928's. A layer's place is its index in the table; on the CPU the places
+    follow those on the NPU. Behind the layers of each unit there is one place for records of unknown layers.
     """
 
     columns: tuple[RecordColumns, ...]
@@ -74,11 +74,11 @@ class LayerTimes:
 
     @property
     def of_layers(self) -> int | None:
-        """The number of the model's layers; None without a table."""
+        """Number of the model's layers; None without a table."""
         return None if self.table is None else len(self.table.runs)
 
     def places(self, columns: RecordColumns) -> NDArray[np.int64]:
-        """The place of each record's layer."""
+        """Return the place of each record's layer."""
         known = self.of_layers or 0
         index = columns.layer_index
         places = np.where((index >= 0) & (index < known), index, known).astype(np.int64)
@@ -86,7 +86,7 @@ class LayerTimes:
 
     @cached_property
     def by_place(self) -> NDArray[np.float64]:
-        """The time of each layer in µs, by its place; NaN where it has no record, or a time is not known."""
+        """Time of each layer in µs, by its place; NaN where it has no record, or the clock is unknown."""
         width = 2 * ((self.of_layers or 0) + 1)
         times, has_record = np.zeros(width), np.zeros(width, np.bool_)
         for columns in self.columns:
@@ -100,12 +100,12 @@ class LayerTimes:
 
     @property
     def recorded(self) -> int:
-        """The number of layers that were recorded; without a table, that of records."""
+        """Number of layers that were recorded; without a table, number of records."""
         if self.table is None:
             return sum(len(each.duration) for each in self.columns)
         return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())
 
 
 def rounded(value: float | None, digits: int = 3) -> float | None:
-    """A figure for people; None for what is no number."""
+    """Return a figure rounded for people; None for None and NaN."""
     return None if value is None or value != value else round(float(value), digits)  # noqa: PLR0124 - NaN

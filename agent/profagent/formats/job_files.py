@@ -1,4 +1,4 @@
-"""What the files of a JOB say before any is read: which logs have records, and why there may be no layers. Pure."""
+"""Findings from the names and sizes of a JOB's files: which logs have records, and why there may be no layers. Pure."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SETTINGS = (
 
 
 def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
-    """Return why a JOB is likely to have no layers, by what else it has, and what to do; `files` as of `job_data`.
+    """Return the likely reason why a JOB has no layers, by its other files, and what to do; `files` as of `job_data`.
 
-    That there is a JOB says that profiling was on: with another switch than "on" the runtime makes none.
+    The existence of a JOB shows that profiling was on: with another switch than "on" the runtime creates none.
     """
     names = names_of(files)
     kinds = recorded(names, files)
@@ -49,22 +49,22 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
 
 
 def names_of(files: Mapping[str, int]) -> dict[str, LogName]:
-    """Return what the names of a JOB's logs say, by path."""
+    """Return the parsed names of a JOB's logs, by path."""
     return {path: name for path in files if (name := parse_log_name(path)) is not None}
 
 
 def recorded(names: Mapping[str, LogName], files: Mapping[str, int]) -> set[LogKind]:
-    """Return the kinds of which there are records."""
+    """Return the kinds of logs that have records."""
     return {name.kind for path, name in names.items() if name.is_data and files[path]}
 
 
 def has_tables(names: Mapping[str, LogName]) -> bool:
-    """Return whether a model was loaded that profiles."""
+    """Return True if a model was loaded that profiles."""
     return any(name.kind is LogKind.LAYER_INFO for name in names.values())
 
 
 def unprofiled(names: Mapping[str, LogName], files: Mapping[str, int]) -> list[LogName]:
-    """Return models that are not built for profiling: with an empty acl_api, no `.done`, no tables of layers."""
+    """Return the models that are not built for profiling: with an empty acl_api, no `.done`, no tables of layers."""
     tables = {(name.model, name.model_id) for name in names.values() if name.kind is LogKind.LAYER_INFO}
     return [
         name

@@ -1,7 +1,7 @@
-"""Which layers an aicore or aicpu record is about, from its own sequence number (format page 3.1).
+"""Join of aicore and aicpu records with layers, by each record's own sequence number (format page 3.1).
 
-A record is never named by its place in the file, so records that the runtime's filter dropped shift nothing; and a
-sequence number whose layer is not certain has none.
+A record is never named by its place in the file, so records that the runtime's filter dropped shift nothing. A sequence
+number whose layer is uncertain gets none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEQUENCE_SPAN = 2**32
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """The runs of one net, whether they are as many as it announces, and how often it may be gone through."""
+    """Runs of one net, whether their number agrees with the announced one, and how many passes it may take."""
 
     runs: Sequence[Run]
     agrees: bool
@@ -37,7 +37,7 @@ class _Segment:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether the rules for several pictures are certain to hold."""
+        """True if the rules for several pictures certainly hold."""
         return self.agrees and self.max_loop == 1
 
     @property
@@ -45,20 +45,20 @@ class _Segment:
         return [run.is_batch for run in self.runs]
 
     def table_index(self, index: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        """Give the index in the whole table; UNKNOWN_LAYER stays."""
-        # The last entry is what UNKNOWN_LAYER, as an index, finds.
+        """Return the index in the whole table; UNKNOWN_LAYER stays."""
+        # UNKNOWN_LAYER is -1, and as an index finds the last entry: itself.
         places = np.array([run.index for run in self.runs] + [UNKNOWN_LAYER], dtype=np.int32)
         return places[index]
 
 
 class LayerJoin:
-    """The join of one model's records with its layer table; without a table, no record has a layer."""
+    """Join of one model's records with its layer table; without a table, no record has a layer."""
 
     def __init__(self, table: LayerTable | None, nets: Sequence[Net]) -> None:
         self._runs: Sequence[Run] = table.runs if table else ()
         self._nets = {net.net_id: net for net in nets}
         self._has_segments = len({run.segment for run in self._runs}) > 1
-        # Every inference of a model asks the same: the layers of a segment's first sequence numbers.
+        # Layers of the first sequence numbers of a segment: every inference of a model asks for the same ones.
         self._first: dict[tuple[int, int, int, tuple[int, ...]], npt.NDArray[np.int32]] = {}
 
     def layer_index(
@@ -69,11 +69,11 @@ class LayerJoin:
         input_pic_num: int,
         online_batch_num: Sequence[int] = (),
     ) -> npt.NDArray[np.int32]:
-        """Give the index into `table.runs` of each sequence number of an aicore segment, UNKNOWN_LAYER where unsure.
+        """Return the index into `table.runs` of each sequence number of an aicore segment, or UNKNOWN_LAYER.
 
         `net` is the word 0xFC of the records. The sequence runs over all batch runs of the segment: as many as the
-        pictures need, or of the sizes `online_batch_num`. In a run, the layers between batch layers come once for
-        each picture. How loops are numbered is not known, so in them only a first pass has layers.
+        pictures need, or of the sizes `online_batch_num`. In a run, the layers between batch layers come once for each
+        picture. The numbering of loops is unknown, so in them only a first pass has layers.
         """
         key = (net, batch_num, input_pic_num, tuple(online_batch_num))
         first = self._first.get(key)
@@ -99,9 +99,9 @@ class LayerJoin:
         return segment.table_index(_index_in_first_pass(segment.is_batch, batches, at))
 
     def aicpu_layer_index(self, net: int, sequence: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """Give the index into `table.runs` of each aicpu record's sequence number, loop × layers + i (format page 3.2).
+        """Return the index into `table.runs` of each aicpu sequence number, loop × layers + i (format page 3.2).
 
-        Only where the table tells the segment's layers one by one; UNKNOWN_LAYER elsewhere.
+        UNKNOWN_LAYER unless the table lists the segment's layers one by one.
         """
         segment, known = self._segment(net), self._nets.get(net)
         layers = len(segment.runs)
@@ -112,12 +112,12 @@ class LayerJoin:
         return segment.table_index(np.where(at < layers * loops, at % layers, UNKNOWN_LAYER))
 
     def batch_layers(self, net: int) -> tuple[bool, ...] | None:
-        """Which of a net's runs are batch layers; None where it may loop, or table and counts do not agree."""
+        """Return for each run of a net whether it is a batch layer; None if it may loop, or the counts disagree."""
         segment = self._segment(net)
         return tuple(segment.is_batch) if segment.runs and segment.may_repeat else None
 
     def disagreements(self) -> list[str]:
-        """Say where the layer table and the nets' own counts differ, a sentence each."""
+        """Return where the layer table and the nets' own counts differ, a sentence each."""
         found: list[str] = []
         counts = [net.prof_layer_count for net in self._nets.values() if net.prof_layer_count is not None]
         if not self._has_segments:
@@ -130,7 +130,7 @@ class LayerJoin:
         return found
 
     def _segment(self, net: int) -> _Segment:
-        """Find the runs of a net: by the layers' own segment ids, else behind those of the nets before it."""
+        """Return the runs of a net: by the layers' own segment ids, else behind those of the nets before it."""
         if self._has_segments:
             runs: Sequence[Run] = [run for run in self._runs if run.segment == net]
         else:
@@ -143,7 +143,7 @@ class LayerJoin:
         return _Segment(runs, agrees, known.max_loop or 1)
 
     def _span(self, net: int) -> slice:
-        """Find a net's place in a table without segment ids, from the nets' counts; empty where one is missing."""
+        """Return a net's place in a table without segment ids, from the nets' counts; empty if one is missing."""
         if not self._nets:
             return slice(None) if net == 0 else slice(0)
         counts = [known.prof_layer_count for net_id, known in self._nets.items() if net_id < net]
@@ -151,7 +151,7 @@ class LayerJoin:
         if None in counts or net not in self._nets:
             return slice(0)
         if net == max(self._nets):
-            # Counts need not agree: what is left over is taken for the last net's own.
+            # Counts need not agree: the remaining runs are taken for those of the last net.
             return slice(base, None)
         return slice(base, base + (self._nets[net].prof_layer_count or 0))
 
@@ -161,7 +161,7 @@ def _differs(where: str, what: str, found: int, announced: int | None) -> list[s
 
 
 def _batches(batch_num: int, input_pic_num: int, online_batch_num: Sequence[int]) -> list[tuple[int, int]]:
-    """Give (how many, pictures in each) of the batch runs in their order; none where the numbers cannot be."""
+    """Return (number, pictures in each) of the batch runs in their order; none where the numbers cannot be."""
     if online_batch_num:
         batches = [(1, pictures) for pictures in online_batch_num]
     elif batch_num > 0:
@@ -174,7 +174,7 @@ def _batches(batch_num: int, input_pic_num: int, online_batch_num: Sequence[int]
 def _index_in_batches(
     is_batch: Sequence[bool], batches: Iterable[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Give the run of each sequence number; UNKNOWN_LAYER behind the last batch."""
+    """Return the run of each sequence number; UNKNOWN_LAYER behind the last batch."""
     index = np.full(at.shape, UNKNOWN_LAYER, dtype=np.int64)
     once = sum(is_batch)
     start = 0
@@ -188,7 +188,7 @@ def _index_in_batches(
 
 
 def _index_in_batch(is_batch: Sequence[bool], pictures: int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the run of each position in one batch of so many pictures."""
+    """Return the run of each position in one batch of `pictures` pictures."""
     firsts, widths, repeats = _groups(is_batch, pictures)
     ends = np.cumsum(widths * repeats)
     group = np.searchsorted(ends, at, side="right")
@@ -198,7 +198,7 @@ def _index_in_batch(is_batch: Sequence[bool], pictures: int, at: npt.NDArray[np.
 
 
 def _groups(is_batch: Sequence[bool], pictures: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Give first run, number of runs and repetitions of each batch layer and of each group between them."""
+    """Return first run, number of runs and repetitions of each batch layer and of each group between them."""
     groups: list[tuple[int, int, int]] = []
     for index, alone in enumerate(is_batch):
         if alone:
@@ -215,14 +215,14 @@ def _groups(is_batch: Sequence[bool], pictures: int) -> tuple[npt.NDArray[np.int
 def _index_in_first_pass(
     is_batch: Sequence[bool], batches: Sequence[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Give the run of each sequence number that is certain to be in the first pass, UNKNOWN_LAYER to others."""
+    """Return the run of each sequence number that is certainly in the first pass, UNKNOWN_LAYER for others."""
     is_one_picture = bool(batches) and batches[0][1] == 1
     certain = len(is_batch) if is_one_picture or True not in is_batch else is_batch.index(True)
     return np.where(at < certain, at, UNKNOWN_LAYER)
 
 
 class Joined(NamedTuple):
-    """What the layers of a log's records follow from, beside their nets and sequence numbers."""
+    """Facts that determine the layers of a log's records, beside their nets and sequence numbers."""
 
     join: LayerJoin | None
     batch_num: int = 0
@@ -233,8 +233,8 @@ class Joined(NamedTuple):
 def layers_of(unit: Unit, logs: Sequence[Joined]) -> npt.NDArray[np.int32]:
     """Return the index into the layer table of each record, shape (records,); `logs` are those of the unit.
 
-    UNKNOWN_LAYER stands where no layer is known. Segments of the same kind are looked up together: most logs of a model
-    have the same.
+    UNKNOWN_LAYER stands where no layer is known. Segments of the same kind are looked up together, because most logs of
+    a model have the same ones.
     """
     nets = unit.columns["net"][unit.seg_first].tolist()
     kinds: dict[tuple[Joined, int], int] = {}

@@ -1,4 +1,4 @@
-"""A model's `.info` files: tagged items, its network segments, its layers (format page 2.4)."""
+"""`.info` files of a model: tagged items, its network segments, its layers (format page 2.4)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LENGTH_REST_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """One network segment; None where the file does not tell. `layer_count` is likely, not sure."""
+    """Network segment; None where the file has no such item. `layer_count` is likely, not sure."""
 
     net_id: int
     net_type: int | None
@@ -42,10 +42,10 @@ class Net:
 
 
 def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
-    """Read the nets in the order of the file, which is a slice that may begin inside the first container.
+    """Return the nets in the order of the file, which is a slice that may begin inside the first container.
 
-    It is read from its start, as the items of a headless first container, and from the first whole container on: what
-    gives more nets is right. Raises FormatError where neither gives any.
+    It is read from its start, as the items of a first container without its head, and from the first complete container
+    on: the reading with more nets is right. Raises FormatError where neither has any.
     """
     starts = item_starts(data)
     nets = max((_readable(data, start, file) for start in starts), key=len)
@@ -57,7 +57,7 @@ def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
 
 
 def item_starts(data: bytes) -> tuple[int, ...]:
-    """Where the items of the slice may begin: with it, behind the rest of a length, or with the first container."""
+    """Return where the items of the slice may begin: at its start, behind a cut length, or with the first container."""
     found = _CONTAINER.search(data)
     is_behind_length = not _ITEMS.match(data) and data[1:2] == b"\0" and _ITEMS.match(data, _LENGTH_REST_BYTES)
     first = _LENGTH_REST_BYTES if is_behind_length else 0
@@ -107,7 +107,7 @@ OUTPUT_INDEX = 0x15B
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer item. `layer_id` is not unique: the outputs of one Split differ in `output_index` alone."""
+    """Layer item. `layer_id` is not unique: the outputs of one Split differ in `output_index` alone."""
 
     layer_id: int
     name: str
@@ -133,14 +133,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class LayerTable:
-    """All layers in the order of the file, and their runs; `runs[i].index` is i."""
+    """Layers in the order of the file, and their runs; `runs[i].index` is i."""
 
     layers: tuple[Layer, ...]
     runs: tuple[Run, ...]
 
 
 def parse_layer_info(data: bytes, file: str) -> LayerTable:
-    """Read a `.layer.info`; raises FormatError where it is not made of items, or a layer's item has the wrong form.
+    """Return the layers in a `.layer.info`. Raises FormatError for anything but well-formed items.
 
     More than MOST_LAYERS are a FormatError too. Items that are no layers are skipped. Names end at their NUL, if any;
     bytes that are not UTF-8 are escaped.
@@ -155,7 +155,7 @@ def parse_layer_info(data: bytes, file: str) -> LayerTable:
 
 
 def _run(index: int, layers: tuple[Layer, ...]) -> Run:
-    # Outputs of one Split are one layer to a reader.
+    # The outputs of one Split are shown as one layer.
     distinct = {(layer.layer_id, layer.name): layer for layer in layers}.values()
     return Run(
         index=index,
@@ -194,7 +194,7 @@ _LENGTHS = {0x8000: 1, 0xA000: 2, 0xC000: 4}
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item: bytes `offset` to `end` of its file."""
+    """Item: bytes `offset` to `end` of its file."""
 
     offset: int
     end: int
@@ -203,24 +203,24 @@ class Item:
 
     @property
     def id(self) -> int:
-        """The tag without its encoding: what the item is."""
+        """Tag without its encoding."""
         return self.tag & ID_MASK
 
     @property
     def nested_start(self) -> int:
-        """Where the items inside a bytes value begin in the file."""
+        """Offset in the file at which the items inside a bytes value begin."""
         return self.end - len(self.value) if isinstance(self.value, bytes) else self.end
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of one container by id; of a repeated id the last."""
+    """Items of one container by id; of a repeated id the last."""
 
     file: str
     by_id: dict[int, Item]
 
     def integer(self, item_id: int) -> int | None:
-        """Give an item's integer, None where there is no such item; raises FormatError for another form."""
+        """Return an item's integer, None where there is no such item. Raises FormatError for another form."""
         item = self.by_id.get(item_id)
         if item is None:
             return None
@@ -229,14 +229,14 @@ class Items:
         raise FormatError(self.file, item.offset, f"an integer in item {item_id:#05x}", f"{len(item.value)} bytes")
 
     def needed(self, item_id: int, offset: int, where: str) -> int:
-        """Give an item's integer, as `integer`; raises FormatError where there is none, too."""
+        """Return an item's integer, as `integer`. Raises FormatError also where there is none."""
         value = self.integer(item_id)
         if value is None:
             raise FormatError(self.file, offset, f"item {item_id:#05x} in a {where}", "none")
         return value
 
     def text(self, item_id: int) -> str:
-        """Give a text up to its NUL, empty where there is none; raises FormatError for another form."""
+        """Return a text up to its NUL, empty where there is none. Raises FormatError for another form."""
         item = self.by_id.get(item_id)
         if item is None:
             return ""
@@ -246,7 +246,7 @@ class Items:
 
 
 def iter_items(data: bytes, start: int, end: int, file: str) -> Iterator[Item]:
-    """Read the items of `data[start:end]`, back to back.
+    """Yield the items of `data[start:end]`, which follow each other without gaps.
 
     Raises FormatError for an encoding that does not exist and for an item that runs past `end`.
     """
@@ -258,7 +258,7 @@ def iter_items(data: bytes, start: int, end: int, file: str) -> Iterator[Item]:
 
 
 def read_items(data: bytes, start: int, end: int, file: str) -> Items:
-    """Read the items of `data[start:end]` whole; raises FormatError as `iter_items` does."""
+    """Return all items of `data[start:end]` by id. Raises FormatError as `iter_items` does."""
     return Items(file, {item.id: item for item in iter_items(data, start, end, file)})
 
 

@@ -1,4 +1,4 @@
-"""What a file in a JOB directory is, from its name alone (format page 2.1)."""
+"""Meaning of a file in a JOB directory, from its name alone (format page 2.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ U16_MAX = 2**16 - 1
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
 U64_DIGITS = 20
-# Where os.fsdecode hides the bytes 0x80 to 0xFF that are not UTF-8.
+# Code points by which os.fsdecode represents the bytes 0x80 to 0xFF that are not UTF-8.
 ESCAPED_BYTES = range(0xDC80, 0xDD00)
 
 _N = r"(?P<{}>0|[1-9][0-9]*)".format
@@ -35,12 +35,12 @@ _OF_MODEL = rf"{_N('device')}\.{_MODEL('')}\.{_N('model_id')}"
 
 
 def model_text(name: str, model_id: int) -> str:
-    """`yolov5s.0`; the name alone of operators that were called without a model."""
+    """Return a model as `yolov5s.0`, or the name alone for operators that were called without a model."""
     return name if model_id == U32_MAX else f"{name}.{model_id}"
 
 
 class LogKind(StrEnum):
-    """What a log holds; a `.done` has the kind of the data that it completes."""
+    """Content of a log; a `.done` has the kind of the data that it completes."""
 
     AICORE = "aicore"
     AICPU = "aicpu"
@@ -52,7 +52,7 @@ class LogKind(StrEnum):
 
 
 class InferenceKey(NamedTuple):
-    """What the logs of one inference have in common; `stream` is None where the names carry none."""
+    """Fields that the logs of one inference share; `stream` is None where the names carry none."""
 
     device: int
     model: str
@@ -83,7 +83,7 @@ _DATA = frozenset({LogKind.AICORE, LogKind.AICPU, LogKind.ACL_API})
 
 
 class LogName(Struct, frozen=True):
-    """The fields of a log's name; None where its kind has no such field. An empty model name is legal.
+    """Fields of a log's name; None where its kind has no such field. An empty model name is legal.
 
     `is_data`: the log holds records, and only grows.
     """
@@ -101,11 +101,12 @@ class LogName(Struct, frozen=True):
 
     @property
     def inference(self) -> InferenceKey | None:
-        """The inference that the log belongs to; None for logs of a model or of the whole JOB."""
+        """Inference to which the log belongs; None for logs of a model or of the whole JOB."""
         return _inference_of(self)
 
 
-@lru_cache(REMEMBERED_NAMES)  # it is asked for many times while a log comes
+# Cached, because it is needed many times while a log comes.
+@lru_cache(REMEMBERED_NAMES)
 def _inference_of(name: LogName) -> InferenceKey | None:
     if name.device is None or name.model is None or name.model_id is None:
         return None
@@ -116,21 +117,21 @@ def _inference_of(name: LogName) -> InferenceKey | None:
 
 
 def is_collection_name(name: str) -> bool:
-    """Whether a board may call a directory of logs so: it becomes one in the mirror."""
+    """Return True if a board may give a directory of logs this name: it becomes one in the mirror."""
     return COLLECTION_NAME.fullmatch(name) is not None
 
 
 def is_job_name(name: str) -> bool:
-    """Whether a directory's name is that of a JOB (format page 1)."""
+    """Return True if a directory's name is that of a JOB (format page 1)."""
     return JOB_NAME.fullmatch(name) is not None
 
 
 @lru_cache(REMEMBERED_NAMES)
 def parse_log_name(path: str) -> LogName | None:
-    """Read a path relative to its JOB, as `os.fsdecode` gives it; None for a foreign file.
+    """Return the fields of a path relative to its JOB, as `os.fsdecode` gives it; None for a foreign file.
 
-    Both generations of names are read, the prefix in any case, with or without <stream>. A model's name that ends in
-    a number before four trailing numbers cannot be told from a stream: five trailing numbers hold a stream.
+    Both generations of names are read, the prefix in any case, with or without <stream>. A model's name that ends in a
+    number before four trailing numbers cannot be told from a stream: five trailing numbers hold a stream.
     """
     if path.endswith(DONE_SUFFIX):
         data = parse_log_name(path.removesuffix(DONE_SUFFIX))
@@ -143,9 +144,9 @@ def parse_log_name(path: str) -> LogName | None:
 
 @lru_cache(REMEMBERED_NAMES)
 def split_unit(path: str) -> tuple[str, str]:
-    """Split the path of a data log of an inference into how its unit is spelt, and the rest, which both units share.
+    """Return the spelling of the unit in an inference's log path, and the rest, which both units share.
 
-    A JOB may mix spellings: only the kind of a log tells its unit.
+    A JOB may mix spellings: only the kind of a log determines its unit.
     """
     found = _UNIT.match(path)
     assert found is not None, "it is a log of an inference"
@@ -159,7 +160,7 @@ def joined_unit(spelling: str, rest: str) -> str:
 
 
 def display_text(name: str) -> str:
-    r"""Give a name for people and text files: valid UTF-8, with `\xff` for stray bytes and control characters."""
+    r"""Return a name for people and text files: valid UTF-8, with `\xff` for stray bytes and control characters."""
     return name if name.isprintable() else "".join(map(_displayed, name))
 
 
@@ -173,12 +174,12 @@ def _displayed(character: str) -> str:
 
 
 def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
-    """Read a pattern's groups; None where a number is beyond the runtime's own field."""
+    """Return the fields of a match; None where a number is beyond the runtime's own field."""
     model = fields.pop("model", None)
     numbers: dict[str, int] = {}
     for field, digits in fields.items():
         if digits is not None:
-            # Endless digits are beyond all bounds.
+            # Long runs of digits are not converted: they are beyond any bound.
             numbers[field] = number = int(digits) if len(digits) <= U64_DIGITS else U64_MAX + 1
             if number > _FIELD_MAX.get(field, U32_MAX):
                 return None

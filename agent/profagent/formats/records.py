@@ -1,4 +1,4 @@
-"""The binary records of aicore, aicpu and acl_api logs as numpy arrays (format page 3.1 to 3.3)."""
+"""Binary records of aicore, aicpu and acl_api logs as numpy arrays (format page 3.1 to 3.3)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 US_PER_MS = 1000.0
 CYCLES_PER_TICK = 100
-# 2015: what is before it was told by a clock that nobody has set, or that counts from the start of its host.
+# The year 2015: an earlier time comes from a clock that was never set, or that counts from the start of its host.
 FIRST_WALL_US = 1_420_070_400_000_000
 
-# The model of operators that another tool saw called one by one.
+# Model name for operators that another tool saw called one by one.
 SINGLE_OPERATORS = "single-op"
-# As other tools call the processor beside the cores.
+# Other tools' name of the processor beside the cores.
 AI_CPU = "AI_CPU"
 
 
 def is_on_ai_cpu(layer_type: str) -> bool:
-    """Whether another tool told that a layer ran on the AI CPU: as its type, or behind it."""
+    """Return True if a layer ran on the AI CPU by another tool: its type is that, or ends with it."""
     return layer_type.endswith(f"({AI_CPU})") or layer_type == AI_CPU
 
 
@@ -38,7 +38,7 @@ def ticks_to_us(ticks: int, frequency_mhz: int) -> float: ...
 @overload
 def ticks_to_us(ticks: npt.NDArray[Any], frequency_mhz: int) -> npt.NDArray[np.float64]: ...
 def ticks_to_us(ticks: int | npt.NDArray[Any], frequency_mhz: int) -> float | npt.NDArray[np.float64]:
-    """Give ticks × 100 / MHz, the runtime's own formula; one value, or an array of the same shape in float64."""
+    """Return ticks × 100 / MHz, the runtime's own formula: one value, or an array of the same shape in float64."""
     if isinstance(ticks, np.ndarray):
         return ticks.astype(np.float64) * CYCLES_PER_TICK / frequency_mhz
     return ticks * CYCLES_PER_TICK / frequency_mhz
@@ -46,7 +46,7 @@ def ticks_to_us(ticks: int | npt.NDArray[Any], frequency_mhz: int) -> float | np
 
 API_MAGIC = 0x5A5A
 
-# `words` is the whole record again: what the hardware wrote between ticks and net is for counter maps to read.
+# `words` is the whole record again, for counter maps, which read what the hardware wrote between ticks and net.
 AICORE_DTYPE = np.dtype(
     {
         "names": ["sequence", "ticks", "net", "words"],
@@ -86,34 +86,34 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 
 
 def view_records(data: Buffer, dtype: np.dtype[Any]) -> Records:
-    """View the whole records of `data` without a copy; bytes of a last, partial one are left out."""
+    """Return a view of the complete records of `data` without a copy; bytes of a partial last one are left out."""
     count = len(data) // dtype.itemsize
     return np.frombuffer(data, dtype=dtype, count=count) if count else np.empty(0, dtype=dtype)
 
 
 def api_magic_faults(records: Records) -> npt.NDArray[np.intp]:
-    """Indices of acl_api records without the magic number, for a reader that goes on with the others."""
+    """Return the indices of acl_api records without the magic number, for a reader that skips them."""
     return np.flatnonzero(records["magic"] != API_MAGIC)
 
 
 def api_name(api: int) -> str:
-    """Name of the function that an acl_api record is about."""
+    """Return the name of the function of an acl_api record."""
     return API_NAMES.get(api, f"unknown({api})")
 
 
 class SegmentColumns(Struct, frozen=True):
-    """Segments of inferences on both units, all of an inference's, in any order; arrays of shape (segments,).
+    """Segments of inferences on both units, in any order, with all segments of each inference; shape (segments,).
 
     Attributes:
-        inference: What tells inferences from one another.
+        inference: Key that tells inferences apart.
         is_aicore: True for aicore, False for aicpu.
         net: Net of the segment's records.
         ordinal: Number of the segment in its log.
         duration_us: Sum of the times of an aicore segment's records.
         end_us: End of an aicpu segment by its own records.
-        launch_us: Launch of the inference's first aicore segment, the `start_time` of the aicore `.done`; NaN where it
-            is not known.
-        is_whole: False where a segment of the inference may have not come, and stand before any other.
+        launch_us: Launch of the inference's first aicore segment, the `start_time` of the aicore `.done`; NaN where
+            unknown.
+        is_whole: False where an earlier segment of the inference may be missing.
     """
 
     inference: npt.NDArray[np.int64]
@@ -151,7 +151,7 @@ def place(segments: SegmentColumns) -> list[float | None]:
     return starts
 
 
-# The runtime drops a record whose sequence number is farther than this from the one written before it.
+# The runtime drops a record whose sequence number is farther than this from the last one that it wrote.
 FILTER_STEP_MAX = 10
 
 
@@ -179,7 +179,7 @@ class LogProgress(Struct, frozen=True):
 
     @classmethod
     def new(cls, logs: int) -> LogProgress:
-        """Return the progress of logs of which nothing was read."""
+        """Return the progress of `logs` logs of which nothing was read."""
         zeros = np.zeros(logs, np.int64)
         return cls(zeros, zeros, zeros, zeros - 1, zeros, zeros)
 
@@ -264,7 +264,7 @@ _COLUMNS = {
     LogKind.AICORE: ("sequence", "net", "ticks"),
     LogKind.AICPU: ("sequence", "net", "begin_us", "end_us", "segment_start_us", "segment_end_us"),
 }
-# Records are viewed in passes of so many bytes, which stay in the processor's cache.
+# Bytes of records that are decoded in one pass, so that they stay in the processor's cache.
 PASS_BYTES = 512 << 10
 
 
@@ -275,14 +275,14 @@ def read_unit(
     counter_map: CounterMap | None = None,
     last_loads: Mapping[int, int] = MappingProxyType({}),
 ) -> Unit:
-    """Read the next bytes of many logs of a unit, of each log at least one whole record.
+    """Return the records in the next bytes of many logs of a unit; each log has at least one complete record.
 
     Many logs are read at once because a call of numpy costs more than the records of a small file.
 
-    A load begins where the net goes back, or the sequence does in the same net. That need not be so: a load of one
-    record for each segment leaves no such trace, and a loop looks the same. Where the length in a `.done` tells where
+    A load begins where the net goes back, or the sequence does in the same net. That is a heuristic: a load of one
+    record for each segment leaves no such trace, and a loop looks the same. Where the length in a `.done` shows where
     the last load of a log begins, `last_loads` has that record's number by the index of the log, and no load begins
-    behind it. Bytes of a last, partial record are left out.
+    behind it. Bytes of a partial last record are left out.
     """
     size = RECORD_BYTES[kind]
     records = np.array([len(piece) // size for piece in pieces], np.intp)
@@ -323,7 +323,7 @@ def _read_columns(
     for several in _passes(pieces):
         whole = [piece[: len(piece) - len(piece) % size] for piece in several]
         records = view_records(b"".join(whole), _DTYPES[kind])
-        # Ticks are summed up: 32 bits do not hold the sums.
+        # Sums of ticks do not fit into their 32 bits.
         found.append([records[name].astype(np.int64 if name == "ticks" else records.dtype[name]) for name in names])
         if counter_map is not None and kind is LogKind.AICORE:
             counted.append(counter_map.apply(records))
@@ -353,7 +353,7 @@ def _begins(
     before: LogProgress,
     last_loads: Mapping[int, int],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return at which records a segment begins, and at which of these a load."""
+    """Return a mask of records at which a segment begins, and one of those at which a load begins."""
     segment = (net_step != 0) | (step < 0)
     load = (net_step < 0) | ((net_step == 0) & (step < 0))
     for log, record in last_loads.items():
@@ -366,7 +366,7 @@ def _begins(
 def _begin_last_load(
     begins: npt.NDArray[np.bool_], begins_load: npt.NDArray[np.bool_], log: slice, record: int
 ) -> None:
-    """Begin the last load of a log at a record, counted from the first one of `log`."""
+    """Set the begin of a log's last load, by the record's number from the first one of `log`."""
     count = log.stop - log.start
     begins_load[log.start + max(record, 0) : log.stop] = False
     if 0 <= record < count:
@@ -374,7 +374,7 @@ def _begin_last_load(
 
 
 def _steps(values: Integers, first: npt.NDArray[np.intp], before: Integers) -> Integers:
-    """Return the step to each value from the one before it in its log."""
+    """Return the difference of each value to the one before it in its log."""
     steps = values.copy()
     steps[1:] -= values[:-1]
     steps[first] = values[first] - before
@@ -388,7 +388,7 @@ def _numbered(
     before: Integers,
     seg_log: npt.NDArray[np.intp],
 ) -> Integers:
-    """Return the number, in its log, of what each segment is in; `before` is how many the segment's log had."""
+    """Return by segment the number of the last begin in its log; `before` counts those of the log's earlier bytes."""
     begun = begins.cumsum()
     base = begun[first] - begins[first]
     numbers: Integers = begun[seg_first] - base[seg_log] + before - 1
@@ -417,7 +417,7 @@ def _ticks_before(
 ) -> Integers:
     before = ticks.cumsum() - ticks
     shift = -before[seg_first]
-    # A segment that goes on from earlier bytes carries their ticks on.
+    # A segment that continues from earlier bytes adds their ticks.
     shift[segment[first]] += np.where(begins[first], 0, carried)
     before += shift[segment]
     return before

@@ -1,10 +1,10 @@
-"""Which inferences the runtime should have sampled, and which it did (format page 2.3). Pure.
+"""Samples of the runtime: which inferences it should have recorded, and which it did (format page 2.3). Pure.
 
 The runtime samples a model's first inference, and a later one when at least `interval` inferences were run since the
-last sampled one. While an earlier sample is still being written it postpones, and the count restarts where it sampled.
-So of two neighbouring samples, `interval` or more inferences apart, one was due for each whole `interval` between
-them: the last of these came, late by what is left over; the others never came. What was due after the last sample of a
-file is not told by any name.
+last sample. While an earlier sample is still being written it postpones, and the count restarts where it sampled. So of
+two neighbouring samples, `interval` or more inferences apart, one was due for each whole `interval` between them: the
+last of these came, late by the remainder; the others never came. No name shows what was due after the last sample of a
+file.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from profagent.formats.names import InferenceKey
 
 
-# Which load of a model each of its samples belongs to, where it was loaded again under its name in one JOB. Each load
-# counts its pictures from 0, and its first inference is always sampled (format page 2.3). What two loads have sampled
-# at one picture count stands in one file, one after the other. So the file of picture 0 has a part for each load, and
-# when that part began tells which load an inference of another file belongs to.
+# How samples are assigned to the loads of a model that was loaded again under its name in one JOB. Each load counts its
+# pictures from 0, and its first inference is always sampled (format page 2.3). Samples of two loads at one picture
+# count are in one file, one after the other. So the file of picture 0 has a part for each load, and the begin of that
+# part shows to which load an inference of another file belongs.
 def counts_of_loads(times: Mapping[int, Sequence[int | None]]) -> list[list[int]] | None:
-    """The picture counts of each load's samples, rising; None where that cannot be told.
+    """Return the picture counts of each load's samples, rising; None where the loads cannot be told apart.
 
-    `times`: by picture count, when each inference in the file of that name began, in order, in microseconds of the
-    board's clock; None is not known.
+    `times` has by picture count when each inference in that file began, in order, in microseconds of the board's clock;
+    None is unknown.
     """
     begins = times.get(0)
     if begins is None:
@@ -50,7 +50,7 @@ def counts_of_loads(times: Mapping[int, Sequence[int | None]]) -> list[list[int]
 
 
 def _numbers(times: Sequence[int | None], begins: Sequence[int | None]) -> list[int] | None:
-    """The loads of one file's inferences, each later than the one before; None where they cannot be told."""
+    """Return the loads of one file's inferences, each later than the one before; None if they cannot be told apart."""
     if len(times) == len(begins):
         return list(range(len(begins)))
     numbers: list[int] = []
@@ -63,23 +63,23 @@ def _numbers(times: Sequence[int | None], begins: Sequence[int | None]) -> list[
 
 
 def _number(time: int, begins: Sequence[int | None]) -> int | None:
-    """The last load that had begun; None where the next may have, too."""
+    """Return the last load that had begun at this time; None where the next one may have begun, too."""
     begun = (number for number, begin in enumerate(begins) if begin is not None and begin <= time)
     number = max(begun, default=0)
     is_sure = number + 1 == len(begins) or begins[number + 1] is not None
     return number if is_sure else None
 
 
-# Which inferences a host keeps, on purpose. A step is an inference of the program since its model was loaded, or, where
-# the board's interval is known, the place in that grid of samples. It follows from a file's name alone, so a restart,
-# another order of arrival and another host choose the same.
+# Choice of inferences that a host stores. A step is an inference of the program since its model was loaded, or, where
+# the board's interval is known, a place in that grid of samples. It follows from a file's name alone, so a restart,
+# another order of arrival and another host choose the same inferences.
 EXAMPLE = "write it like skip_first=10,wait=5,warmup=2,active=3,repeat=4"
 _STEPS = re.compile(r"\s*(skip_first|wait|warmup|active|repeat)\s*=\s*(\d{1,9})\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Cycles of steps: `wait`, then `warmup`, then `active`; only active ones are kept. `repeat` 0 goes on for ever.
+    """Cycles of steps: `wait`, then `warmup`, then `active`; only active ones are stored. `repeat` 0 never ends.
 
     Meaning and names are those of MindSpore's profiler: the first `skip_first` steps belong to no cycle.
     """
@@ -91,7 +91,7 @@ class Schedule:
     skip_first: int = 0
 
     def keeps(self, step: int) -> bool:
-        """Whether the step, counted from 0, is active."""
+        """Return True if the step, counted from 0, is active."""
         length = self.wait + self.warmup + self.active
         cycle, place = divmod(step - self.skip_first, length)
         return cycle >= 0 and not 0 < self.repeat <= cycle and place >= self.wait + self.warmup
@@ -103,12 +103,12 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class EachNth:
-    """The first step and each `number`th after it."""
+    """Choice of the first step and each `number`th after it."""
 
     number: int
 
     def keeps(self, step: int) -> bool:
-        """Whether the step, counted from 0, is one of them."""
+        """Return True if the step, counted from 0, is chosen."""
         return step % self.number == 0
 
     def __str__(self) -> str:
@@ -119,13 +119,13 @@ Keeping = Schedule | EachNth
 
 
 def step_of(inference: InferenceKey, interval: int | None) -> int:
-    """The step of an inference; `interval` is the board's, None where it is not known."""
+    """Return the step of an inference; `interval` is the board's, None where unknown."""
     number = inference.current_pic_count // max(inference.input_pic_num, 1)
     return number // max(interval or 1, 1)
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read `name=number` pairs; UsageError for anything that has no clear meaning."""
+    """Return the schedule in `name=number` pairs. Raises UsageError for anything without a clear meaning."""
     pairs = [_STEPS.fullmatch(pair) for pair in text.split(",")]
     given = {pair[1]: int(pair[2]) for pair in pairs if pair is not None}
     if len(given) < len(pairs):
@@ -141,16 +141,16 @@ INFERRED = "inferred"
 
 
 class Gap(NamedTuple):
-    """What lies between two neighbouring samples: how late the later one is, how many that were due never came."""
+    """Meaning of a distance between neighbouring samples: delay of the later one, and how many due ones never came."""
 
     late_by: int
     never_came: int
 
 
 class SampleCounts(NamedTuple):
-    """Counts of a model's samples. `due` includes what came; None: not known, and `why` says why not.
+    """Counts of a model's samples. `due` includes what came; None is unknown, for the reason `why`.
 
-    `origin` says where the interval is from: FROM_FILE or INFERRED. `late` counts samples that came late.
+    `origin` is that of the interval: FROM_FILE or INFERRED. `late` counts samples that came late.
     """
 
     interval: int | None
@@ -162,12 +162,12 @@ class SampleCounts(NamedTuple):
     why: str | None = None
 
     def fields(self) -> dict[str, int | str | None]:
-        """As they are told in JSON."""
+        """Return the counts as fields for JSON."""
         names = ("sampled", "due", "late", "never_came", "interval", "why")
         return {**{name: getattr(self, name) for name in names}, "interval_from": self.origin}
 
 
-# Why it is not known what was due.
+# Reasons why it is unknown what was due.
 NOT_LISTED = "the capture had not caught up with the JOB"
 NAMELESS_LOSS = "files were lost whose names are not known"
 LOADS = "the model was loaded again, and the samples of its loads cannot be told apart"
@@ -179,7 +179,7 @@ UNKNOWN_FIGURES = SampleCounts(None, None, 0, None, None, None)
 
 
 def interval_of(text: str) -> int | None:
-    """The interval that an acl.json tells; a missing one is 0, None where the runtime would not take it."""
+    """Return the interval in a text of an acl.json; 0 for an empty one, None where the runtime would refuse it."""
     digits = text.strip(" \t\r\n")
     if not text:
         return 0
@@ -188,7 +188,7 @@ def interval_of(text: str) -> int | None:
 
 
 def gap_of(inferences: int, interval: int) -> Gap | None:
-    """What a distance between two samples means; None where the runtime cannot have left it with this interval."""
+    """Return the meaning of a distance between two samples; None if the runtime cannot leave it with this interval."""
     if interval < 1 or inferences < interval:
         return None
     due, late_by = divmod(inferences, interval)
@@ -196,9 +196,9 @@ def gap_of(inferences: int, interval: int) -> Gap | None:
 
 
 def infer_interval(gaps: Mapping[int, int]) -> int | None:
-    """The interval that distances between samples show, by how often each was seen; None where they do not.
+    """Return the interval that distances show, given how often each occurred; None if they show none.
 
-    It is the smallest one, as nothing comes early, when at least two samples and half of all came at that distance.
+    It is the smallest distance, as nothing comes early, if at least two samples and half of all came at that distance.
     A writer that is always busy for the same time cannot be told from a larger interval.
     """
     if not gaps:
@@ -211,23 +211,23 @@ def infer_interval(gaps: Mapping[int, int]) -> int | None:
 def figures_of(
     sampled: int,
     gaps: Mapping[int, int] | None,
-    interval_told: int | None,
+    acl_interval: int | None,
     *,
     shown_by: Mapping[int, int] | None = None,
     why: str | None = None,
     has_calls: bool = False,
 ) -> SampleCounts:
-    """Figures from the distances between samples, in inferences; None: they are not known, for the reason `why`.
+    """Return the counts from the distances between samples, in inferences; None: unknown, for the reason `why`.
 
-    `interval_told` is that of an acl.json. Distances that it does not allow show that the program was told another one.
-    Without it, `shown_by` are the distances that show the interval, where these are more than `gaps`. Of a program that
-    starts and stops recording by itself each inference is due, of those that run while it records: so with an inferred
-    interval of 1 the distances are right only if they count the recorded calls, `has_calls`.
+    `acl_interval` is that of an acl.json. Distances that it does not allow show that the program had another one.
+    Without it, the interval is inferred from `shown_by`, where these are more distances than `gaps`. A program that
+    starts and stops recording by itself owes each inference that runs while it records: so with an inferred interval of
+    1 the distances are right only if they count the recorded calls, `has_calls`.
     """
-    interval = interval_told
+    interval = acl_interval
     if interval is None and gaps is not None:
         interval = infer_interval(shown_by or gaps)
-    origin = None if interval is None else INFERRED if interval_told is None else FROM_FILE
+    origin = None if interval is None else INFERRED if acl_interval is None else FROM_FILE
     if why is None and gaps is not None:
         why = _doubt(gaps, interval, is_sure=has_calls or origin == FROM_FILE)
     if why is not None or gaps is None or not sampled:
@@ -239,7 +239,7 @@ def figures_of(
 
 
 def _doubt(gaps: Mapping[int, int], interval: int | None, *, is_sure: bool) -> str | None:
-    """Return why distances do not tell what was due, None where they do: a first sample was due in any case."""
+    """Return why distances do not show what was due, None where they do: a first sample was due in any case."""
     if not gaps:
         return None
     if interval is None:
@@ -250,7 +250,7 @@ def _doubt(gaps: Mapping[int, int], interval: int | None, *, is_sure: bool) -> s
 
 
 def sum_of(figures: Iterable[SampleCounts]) -> SampleCounts:
-    """Figures of several models together; an interval that is not that of all is None."""
+    """Return the counts of several models together; an interval that differs between them is None."""
     each = list(figures)
     if not each:
         return UNKNOWN_FIGURES
@@ -270,10 +270,10 @@ def sum_of(figures: Iterable[SampleCounts]) -> SampleCounts:
 
 @dataclass(slots=True)
 class SampleTally:
-    """The samples of one model, counted as they come in any order.
+    """Samples of one model, counted as they come in any order.
 
-    `gaps` counts the distances between neighbours, in pictures. `pictures` go into each inference: None before the
-    first sample, 0 where they differ, so that inferences cannot be counted.
+    `gaps` counts the distances between neighbours, in pictures. `pictures` is the number in each inference: None before
+    the first sample, 0 where they differ, so that inferences cannot be counted.
     """
 
     sampled: int = 0
@@ -281,7 +281,7 @@ class SampleTally:
     gaps: Counter[int] = field(default_factory=Counter)
 
     def insert(self, before: int | None, pic_count: int, after: int | None, pictures: int) -> None:
-        """A sample after `pic_count` pictures; `before` and `after` are its neighbours' counts among those known."""
+        """Add a sample after `pic_count` pictures, between neighbours with the counts `before` and `after`, if any."""
         self.sampled += 1
         self.pictures = pictures if self.pictures in (None, pictures) else 0
         if before is not None and after is not None:
@@ -291,13 +291,13 @@ class SampleTally:
         if after is not None:
             self.gaps[after - pic_count] += 1
 
-    def figures(self, interval_told: int | None) -> SampleCounts:
-        """How well the model was sampled; `interval_told` is that of its acl.json, None where it is not known."""
+    def figures(self, acl_interval: int | None) -> SampleCounts:
+        """Return the counts of the model; `acl_interval` is that of its acl.json, None where unknown."""
         gaps = self._inferences()
-        return figures_of(self.sampled, gaps, interval_told, why=SIZES if gaps is None else None)
+        return figures_of(self.sampled, gaps, acl_interval, why=SIZES if gaps is None else None)
 
     def _inferences(self) -> dict[int, int] | None:
-        """The distances in inferences; None where they cannot be told."""
+        """Return the distances in inferences; None where they cannot be computed."""
         pictures = self.pictures
         if not self.gaps:
             return {}
