@@ -1,4 +1,4 @@
-"""The host side of profagent."""
+"""Host side of profagent."""
 
 from __future__ import annotations
 

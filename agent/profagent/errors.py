@@ -5,11 +5,11 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
 ├── SameBoardError        2  two addresses lead to one board
 ├── UnreachableError      3  the board cannot be reached
-│   ├── ProtocolError        it can, and does not speak our protocol
-│   └── RefusedError         it can, and does not take our credentials, or we not its own
+│   ├── ProtocolError        it can be reached, but breaks the protocol
+│   └── RefusedError         it can be reached, but one side refuses the other's credentials
 ├── IncompleteError       4  data that existed is missing
 ├── FormatError           1  bytes that are not what their file's format says
-├── ResultError           1  a file of results of another tool is damaged, or none
+├── ResultError           1  a file of another tool's results is damaged, or something else
 ├── FaultError            1  profagent itself has failed, and only a part of its work ended
 └── StoreError            1  the database cannot be used
     ├── DiskFullError        the disk takes no more; a capture waits for room
@@ -24,7 +24,7 @@ UNKNOWN_NAME = "no host of that name is found"
 
 
 class ProfagentError(Exception):
-    """Base of all: one line that says what is wrong, and a hint that says what to do next."""
+    """Base of all errors: one line that says what is wrong, and a hint that says what to do next."""
 
     exit_code = 1
 
@@ -33,7 +33,7 @@ class ProfagentError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it comes from another process: what it was made of is in its words."""
+        """Return the parts for pickling: subclasses build their message from arguments that are gone."""
         return _said_again, (type(self), self.args, self.__dict__)
 
 
@@ -44,19 +44,19 @@ def _said_again(kind: type[ProfagentError], words: tuple[Any, ...], known: dict[
 
 
 class UsageError(ProfagentError):
-    """The command line or a setting cannot be right."""
+    """Command line or setting that cannot be right."""
 
     exit_code = 2
 
 
 class UnsupportedBoardError(ProfagentError):
-    """The data is of a SoC whose records look alike and are not the same."""
+    """Data of a SoC whose records look similar, but have another meaning."""
 
     exit_code = 2
 
 
 class SameBoardError(ProfagentError):
-    """Boards at two addresses have one identity: they are one board, or cannot be told apart."""
+    """Two addresses with one identity: they are one board, or cannot be told apart."""
 
     exit_code = 2
 
@@ -68,13 +68,13 @@ class SameBoardError(ProfagentError):
 
 
 class UnreachableError(ProfagentError):
-    """The board's daemon cannot be reached, or the link to it is gone for good."""
+    """Board whose daemon cannot be reached, or whose link is gone for good."""
 
     exit_code = 3
 
     @classmethod
     def at(cls, address: str, why: str) -> UnreachableError:
-        """The error for a board at `HOST:PORT`."""
+        """Return the error for a board at `HOST:PORT`."""
         return UnreachableError(
             f"cannot reach the board at {address}: {why}",
             hint="check the address, that profagentd runs there, and that the port is not blocked; a local one that"
@@ -83,7 +83,7 @@ class UnreachableError(ProfagentError):
 
     @classmethod
     def unresolved(cls, address: str) -> UnreachableError:
-        """The error for a board whose host has no address."""
+        """Return the error for a board whose host name has no address."""
         return UnreachableError(
             f"cannot reach the board at {address}: {UNKNOWN_NAME}",
             hint="`profagent boards` lists the boards that have a name; check the spelling, or take the IP address",
@@ -91,21 +91,21 @@ class UnreachableError(ProfagentError):
 
 
 class ProtocolError(UnreachableError):
-    """The board's daemon breaks the contract of the wire, or speaks another major version of it."""
+    """Breach of the wire's contract by the board's daemon, or another major version of it."""
 
 
 class RefusedError(UnreachableError):
-    """A credential is refused, ours by the daemon or its by us: waiting does not help, somebody has to act."""
+    """Refused credential, ours by the daemon or its by us: waiting does not help, somebody has to act."""
 
 
 class IncompleteError(ProfagentError):
-    """Bytes or records that existed are missing from the capture."""
+    """Bytes or records that existed and are missing from the capture."""
 
     exit_code = 4
 
 
 class FormatError(ProfagentError):
-    """Bytes of `file` at byte `offset` are `found` where the format demands `expected`."""
+    """Bytes of `file` at byte `offset` that are `found` where the format demands `expected`."""
 
     def __init__(
         self,
@@ -125,9 +125,9 @@ class FormatError(ProfagentError):
 
 
 class ResultError(ProfagentError):
-    """A file that another tool wrote cannot be read from a line on, or as a whole: line 0.
+    """File of another tool that cannot be read from a line on, or at all: line 0.
 
-    `unread` is at which byte what is not read begins and ends, None where that is not known, and how much it is.
+    `unread` is the first and the last byte of what is not read, None where unknown, and its amount.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class ResultError(ProfagentError):
 
 
 class FaultError(ProfagentError):
-    """A fault of profagent itself that ended the capture of one of several boards."""
+    """Fault of profagent itself that ended the capture of one of several boards."""
 
     @classmethod
     def of(cls, error: Exception) -> ProfagentError:
-        """Return the error itself where it was raised on purpose."""
+        """Return the error itself if it was raised on purpose, else a FaultError about it."""
         if isinstance(error, ProfagentError):
             return error
         return cls(
@@ -160,12 +160,12 @@ class FaultError(ProfagentError):
 
 
 class StoreError(ProfagentError):
-    """The database cannot be opened, read or written."""
+    """Database that cannot be opened, read or written."""
 
 
 class DiskFullError(StoreError):
-    """The disk, or a quota, takes no more. What was committed is safe."""
+    """Disk, or quota, that takes no more. What was committed is safe."""
 
 
 class WorkspaceBusyError(StoreError):
-    """Another process holds the workspace's lock."""
+    """Lock of the workspace that another process holds."""

@@ -1,4 +1,4 @@
-"""Writing a file that is either there as a whole or not at all, and folders like it."""
+"""Files that are either complete or absent, and folders of such files."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ T = TypeVar("T")
 
 
 async def finished(task: asyncio.Future[T]) -> T:
-    """Wait for a task, or for a thread, also when this is cancelled meanwhile."""
+    """Return the result of a task or thread, waiting for it even if the caller is cancelled meanwhile."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        # The work owns resources; only after its end may the cancellation go on.
         await asyncio.wait([task])
         raise
 
 
 async def to_the_end(function: Callable[..., T], *arguments: object) -> T:
-    """Run a function on a thread, and let it finish."""
+    """Run a function on a thread, and wait for its end even if the caller is cancelled."""
     return await finished(asyncio.get_running_loop().run_in_executor(None, function, *arguments))
 
 
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
-# A link stands there, or something that is no file: nothing that this mirror made.
+# Errors for a link, or for something that is no file: the mirror created nothing like that.
 _NOT_OURS = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO})
 # A fifo would block in open without O_NONBLOCK; regular files do not care.
 _OPEN_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -48,12 +49,12 @@ _MAKE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
 
 
 def stands(file: Path) -> bool:
-    """Whether anything has this name, a link that leads nowhere among it."""
+    """Return True if anything has this name, including a link that leads nowhere."""
     return file.is_symlink() or file.exists()
 
 
 def opened(file: str, access: int) -> int | None:
-    """A descriptor of a regular file; None where there is none."""
+    """Return a descriptor of a regular file; None where there is none."""
     found = _opened(file, access)
     return None if found is None else found[0]
 
@@ -73,7 +74,7 @@ def _opened(file: str, access: int) -> tuple[int, int] | None:
 
 
 def required(file: str) -> tuple[int, int]:
-    """Return a descriptor to read a regular file, and the file's size. Raises OSError where there is none."""
+    """Return a descriptor for reading a regular file, and the file's size. Raises OSError where there is none."""
     found = _opened(file, os.O_RDONLY)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, "it is no regular file", file)
@@ -81,7 +82,7 @@ def required(file: str) -> tuple[int, int]:
 
 
 def content(file: str, size: int | None, start: int = 0) -> bytes | None:
-    """At most `size` bytes of a regular file from `start` on, or all; None where there is none."""
+    """Return at most `size` bytes of a regular file from `start` on, or all; None where there is none."""
     handle = opened(file, os.O_RDONLY)
     if handle is None:
         return None
@@ -92,7 +93,7 @@ def content(file: str, size: int | None, start: int = 0) -> bytes | None:
 
 
 def pread(handle: int, size: int, start: int = 0) -> bytes:
-    """`size` bytes of a file from `start` on, or all that there are."""
+    """Return `size` bytes of a file from `start` on, or as many as there are."""
     left = max(0, min(size, os.fstat(handle).st_size - start))
     blocks, at = [], start
     while left and (block := os.pread(handle, left, at)):
@@ -103,7 +104,7 @@ def pread(handle: int, size: int, start: int = 0) -> bytes:
 
 
 def make_anew(file: str) -> int:
-    """The descriptor of an empty file, whatever stood in its place."""
+    """Return the descriptor of a new empty file, in place of whatever had its name."""
     try:
         return os.open(file, _MAKE_FLAGS, PRIVATE_FILE)
     except FileNotFoundError:
@@ -114,7 +115,7 @@ def make_anew(file: str) -> int:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone; what is there stays as it is."""
+    """Create a folder and its missing parents for their owner alone; an existing one is left unchanged."""
     try:
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def move(arrived: str, file: str) -> None:
-    """Let a file take the place of another, in a folder that is made where there is none."""
+    """Rename a file, replacing another one, and create its folder where that is missing."""
     try:
         os.rename(arrived, file)  # noqa: PTH104 - a Path for each file would cost more
     except FileNotFoundError:
@@ -143,19 +144,19 @@ _PRIMARY_CODE = 0xFF
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, or a quota, takes no more."""
+    """Return True if the disk, or a quota, takes no more."""
     return error.errno in _FULL
 
 
 def is_full_database(error: sqlite3.Error, directory: Path) -> bool:
-    """Whether SQLite means a full disk; a quota that is used up it calls an I/O error."""
-    # Errors of Python's own have no code.
+    """Return True if SQLite means a full disk; it reports an exhausted quota as an I/O error."""
+    # Errors that Python's module raises by itself have no code.
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
     return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not has_room(directory))
 
 
 def disk_full(place: Path) -> DiskFullError:
-    """The error for the full file system that `place` is on, or would be."""
+    """Return the error for the full file system that holds `place`, or would hold it."""
     mounted = next(above for above in (place.absolute(), *place.absolute().parents) if above.is_mount())
     found = os.statvfs(mounted)
     free = found.f_bavail * found.f_frsize
@@ -166,12 +167,12 @@ def disk_full(place: Path) -> DiskFullError:
 
 
 def has_room(directory: Path) -> bool:
-    """Whether a batch can be written; asks by taking the space and giving it back, so that a quota has its say."""
+    """Return True if a batch can be written; the space is allocated and freed again, so that quotas count too."""
     try:
         with tempfile.TemporaryFile(dir=directory) as file:
             os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
     except OSError as error:
-        # Whatever else is wrong, the next write tells.
+        # Any other error will be raised by the next write.
         return not is_full(error)
     return True
 
@@ -181,7 +182,7 @@ OWNER_ONLY = 0o700
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, for their owner alone; ProfagentError when that is not possible."""
+    """Create a directory and its parents, for their owner alone. Raises ProfagentError."""
     try:
         make_private_folder(directory)
     except OSError as error:
@@ -190,7 +191,7 @@ def make_directory(directory: Path) -> None:
 
 @contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Hold off others that change a directory's files and ask for this, too; they are waited for. ProfagentError."""
+    """Hold the lock on a directory against others that change its files; wait for them. Raises ProfagentError."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -213,10 +214,10 @@ def write_atomically(target: Path, pieces: Iterable[bytes], *, durably: bool = F
 
 @contextmanager
 def written_atomically(target: Path, *, durably: bool = False, over_database: bool = False) -> Iterator[BinaryIO]:
-    """A file beside `target` that takes its name in the end; the old file stays on any error. Raises ProfagentError.
+    """Yield a file beside `target` that replaces it at the end; on any error the old file stays.
 
-    `durably`: once this has returned, the new file is there after a loss of power, too. A link is replaced itself, and
-    never followed. A device, a pipe and a database, or a link to one, are not replaced: UsageError.
+    Raises ProfagentError. `durably`: after the return, the new file survives a loss of power. A link is replaced
+    itself, and never followed. A device, a pipe and a database, or a link to one, are not replaced: UsageError.
     """
     temporary = target.parent / f".{secrets.token_hex(8)}.part"
     try:
@@ -250,9 +251,9 @@ def _require_replaceable(target: Path, *, over_database: bool) -> None:
 
 @contextmanager
 def folder_written(target: Path) -> Iterator[Path]:
-    """Give a folder whose files are in `target` once the context ends without an error. Raises ProfagentError.
+    """Yield a folder whose files are in `target` once the context ends without an error. Raises ProfagentError.
 
-    Where nothing stands at `target` the folder gets this name. Else each of its files gets its name there, as
+    If nothing stands at `target`, the folder gets this name. Else each of its files gets its name there, as
     `written_atomically`, and other files stay.
     """
     try:
@@ -263,9 +264,10 @@ def folder_written(target: Path) -> Iterator[Path]:
         _remove_stale(temporary.parent)
         temporary.mkdir(mode=PRIVATE_FOLDER)
         try:
+            # The lock shows other writers that this folder is in use, and not left by a killed process.
             with alone_in(temporary):
                 yield temporary
-            # Another writer may have been faster.
+            # Another writer may have created the target meanwhile.
             if is_new and not stands(target):
                 temporary.rename(target)
             else:
@@ -278,7 +280,7 @@ def folder_written(target: Path) -> Iterator[Path]:
 
 
 def _remove_stale(directory: Path) -> None:
-    """Remove folders of writers that were killed: nobody is alone in them any more."""
+    """Remove folders of killed writers: nobody holds their locks any more."""
     for folder in directory.glob(f".{'[0-9a-f]' * 16}.part"):
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -292,7 +294,7 @@ def _remove_stale(directory: Path) -> None:
 def _move_files(folder: Path, target: Path) -> None:
     present = {each.name for each in target.iterdir()}
     files = [*folder.iterdir()]
-    # Before the first is moved: one that may not be replaced leaves all as they were.
+    # Checked before the first move: if one may not be replaced, all stay as they were.
     for file in files:
         if file.name in present:
             _require_replaceable(target / file.name, over_database=False)
@@ -302,7 +304,7 @@ def _move_files(folder: Path, target: Path) -> None:
 
 
 def write_new(file: str, data: bytes) -> None:
-    """Write a file that does not exist. Raises OSError."""
+    """Write a file that does not exist yet. Raises OSError."""
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         write_all(handle, 0, data)
@@ -311,9 +313,9 @@ def write_new(file: str, data: bytes) -> None:
 
 
 def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
-    """Make a folder for its owner alone (0700, files 0600) with all its files, durably, or none at all. ProfagentError.
+    """Create a folder for its owner alone (0700, files 0600) with all of its files, durably, or nothing.
 
-    Names may have one folder before them. A folder that is there already, and not empty, stays as it is.
+    Raises ProfagentError. Names may have one folder before them. An existing folder that is not empty stays as it is.
     """
     temporary = target.parent / f".{secrets.token_hex(8)}.part"
     try:
@@ -323,6 +325,7 @@ def write_folder_atomically(target: Path, files: Mapping[str, bytes]) -> None:
             for name, content in files.items():
                 (temporary / name).parent.mkdir(mode=OWNER_ONLY, exist_ok=True)
                 _write_durably(temporary / name, content)
+            # Names before the rename, and the rename itself last: after a crash there is all or nothing.
             for folder in {(temporary / name).parent for name in files} | {temporary}:
                 _sync_directory(folder)
             temporary.replace(target)
@@ -343,7 +346,7 @@ def _write_durably(path: Path, content: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make the names in it durable."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

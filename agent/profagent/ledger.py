@@ -1,7 +1,7 @@
-"""The registry of the ledger: every reason with its grade, what it means, and what to do about it.
+"""Registry of the ledger: every reason with its grade, its meaning, and what to do about it.
 
-Code names a reason by its constant and makes the entry with `entry`. The command `ledger` and the reference page are
-made from this table.
+Code names a reason by its constant and creates entries with `entry`. The command `ledger` and the reference page are
+generated from this table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from profagent.limits import LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, REMEMBERED_
 
 
 class Entry(Struct, frozen=True):
-    """A ledger entry's content. `first` and `last` are byte offsets in the log, None where it is about no place."""
+    """Content of a ledger entry. `first` and `last` are byte offsets in the log, None where no place is meant."""
 
     grade: str
     reason: str
@@ -32,12 +32,12 @@ RING_CALLS = 511
 
 
 def loss_entry(reason: str, detail: str, lost_bytes: int) -> Entry:
-    """An entry for a Loss of the wire; what took no byte of a log is a note."""
+    """Return the entry for a Loss of the wire; a reason that costs no bytes of a log is a note."""
     return Entry(grade_of(reason), reason, detail, count=lost_bytes or 1)
 
 
 def removal_entry(sent: int, size: int) -> list[Entry]:
-    """An entry for a log that was removed from the board before all of it was sent; none when it was."""
+    """Return the entry for a log that was removed from the board before all of it was sent; none if all was."""
     if size <= sent:
         return []
     detail = f"removed from the board after {sent} of {size} bytes were sent"
@@ -45,26 +45,26 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
 
 
 def unfollowed_removal(copied: int) -> Entry:
-    """An entry for a log that was begun, and removed from the board while nobody followed it."""
+    """Return the entry for a log that was begun, and removed from the board while nobody followed it."""
     detail = f"removed from the board while nobody followed it: what was written after {copied} bytes is not here"
     return entry(REMOVED_UNREAD, detail, copied, copied)
 
 
 def another_file(reason: str) -> Entry:
-    """An entry for a file that is not the one that was copied before."""
-    # Of a log that is not complete no digest is committed: which of the two was changed cannot be told.
+    """Return the entry for a file that is not the one that was copied before."""
+    # An incomplete log has no committed digest, so it is unknown which of the two files was changed.
     what = "and its copy in the mirror differ" if reason == DIFFERENT else "is not the one that was copied before"
     return entry(reason, f"the board's file {what}: copied anew, the earlier one is set aside")
 
 
 def open_removal() -> Entry:
-    """An entry for a JOB that was removed from the board before it was finished or quiet."""
+    """Return the entry for a JOB that was removed from the board before it was finished or quiet."""
     detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
     return entry(REMOVED_OPEN, detail)
 
 
 def unfollowed_job_removal(incomplete_logs: int) -> Entry:
-    """An entry for a JOB that was removed from the board before it had ended, and while nobody followed it."""
+    """Return the entry for a JOB that was removed from the board unfinished, and while nobody followed it."""
     detail = (
         f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
         " begun are not complete: what was not copied before is gone"
@@ -73,13 +73,13 @@ def unfollowed_job_removal(incomplete_logs: int) -> Entry:
 
 
 def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardError, Entry]:
-    """The error and the entry for a JOB that is of another SoC."""
+    """Return the error and the entry for a JOB of another SoC."""
     named = UnsupportedBoardError(f"{job}: {error}", hint=error.hint)
     return named, entry(UNSUPPORTED_SOC, f"{error}: not read any further")
 
 
 def ring_entry(calls: int) -> Entry:
-    """More calls between two flushes than the runtime's ring holds."""
+    """Return the entry for more calls between two flushes than the runtime's ring holds."""
     detail = (
         f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
         " older ones may be missing"
@@ -92,7 +92,7 @@ NOTE = "note"
 
 
 class Reason(NamedTuple):
-    """What the ledger says of one reason. `otherwise`: when an entry has the other grade; empty where it never has."""
+    """Meaning of one reason. `otherwise`: when an entry has the other grade; empty where it never has."""
 
     name: str
     grade: str
@@ -113,7 +113,7 @@ def _reason(name: str, grade: str, text: str, remedy: str = _NOTHING, *, otherwi
 
 
 def grade_of(reason: str) -> str:
-    """The grade of a reason that a board tells; one that is not known here is a loss, as the wire calls it."""
+    """Return the grade of a reason from a board; an unknown one is a loss, as it is on the wire."""
     known = REASONS.get(reason)
     return LOSS if known is None else known.grade
 
@@ -127,11 +127,11 @@ def entry(
     *,
     grade: str | None = None,
 ) -> Entry:
-    """A ledger entry for a reason of this table, with the table's grade unless the case has the other one."""
+    """Return an entry for a reason of this table, with the table's grade unless `grade` has the other one."""
     return Entry(grade or REASONS[reason].grade, reason, detail, first, last, count)
 
 
-# What a board or the way to it lost.
+# Losses of a board, or on the way from it.
 REMOVED_UNREAD = _reason(
     "removed-unread",
     LOSS,
@@ -196,7 +196,7 @@ DONE_WITHOUT_DATA = _reason(
     "Look for a full disk on the board, or for who removed the file.",
     otherwise="it announces no bytes",
 )
-# What the runtime does by itself.
+# Notes about what the runtime does by itself.
 SEQUENCE_GAP = _reason(
     "sequence-gap",
     NOTE,
@@ -333,7 +333,7 @@ IMPLAUSIBLE_COUNTER = _reason(
     "Counters have values that cannot be: the counter map may be wrong.",
     "Learn a map with `profagent calibrate`, then `profagent redecode`.",
 )
-# What happened to the capture itself.
+# Notes about the capture itself.
 DIFFERENT = _reason(
     "different",
     NOTE,
@@ -369,7 +369,7 @@ NOTHING_RECORDED = _reason(
     "No record of a program came. The exit code is 4 where an end was named that needs one.",
     "See that the program runs, that profiling is on (`profagent doctor`), and that the daemon serves its output.",
 )
-# Notes that say that a capture has not all that it was to have. The view `sessions` names them as well.
+# Notes that make a capture incomplete. The view `sessions` names them as well.
 INCOMPLETE = frozenset({STOPPED_EARLY, NOT_COVERED, NOTHING_RECORDED})
 MORE = _reason(
     "more",
@@ -391,7 +391,7 @@ _NO_NAMES = frozenset((b"", b".", b".."))
 
 @lru_cache(REMEMBERED_PATHS)
 def checked_path(path: bytes) -> str:
-    """The path of a log inside its JOB, as text for the file system; FormatError when it could lead elsewhere."""
+    """Return the path of a log inside its JOB as text; raise FormatError if it could lead elsewhere."""
     parts = path.split(b"/")
     is_too_long = len(path) > LONGEST_PATH_BYTES or max(map(len, parts)) > LONGEST_NAME_BYTES
     if is_too_long or b"\0" in path or not _NO_NAMES.isdisjoint(parts):
