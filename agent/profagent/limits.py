@@ -1,7 +1,7 @@
-"""The bounds of the agent: how much of something there may be, and for how long something is waited for.
+"""Bounds of the agent: the largest number or size of something, and the longest wait for something.
 
-The text below a bound has its unit and, behind a colon, what becomes of more. A comment is the title of the bounds
-below it. `make docs` makes docs/reference/limits.md of them, and fails for a bound without its text.
+The text below a bound has its unit and, behind a colon, what happens beyond it. A comment is the title of the bounds
+that follow. `make docs` generates docs/reference/limits.md from them, and fails for a bound without its text.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ LARGEST_TIME_US = 2**62
 """µs of a time or duration: the link ends; a sample of metrics is counted as damaged, as sums of two must stay integers
 of the database."""
 LARGEST_AMOUNT = 2**48
-"""bytes, logs, inferences or generations: the link ends, as no board's disk holds as many."""
+"""bytes, logs, inferences or generations: the link ends, as no board's disk holds so many."""
 LARGEST_MARK_NUMBER = 2**48
-"""marks of a program: the mark is taken for damaged, as no program numbers as many in centuries."""
+"""marks of a program: the mark counts as damaged, as no program numbers so many in centuries."""
 LONGEST_REASON = 64
 """characters of the name of a loss: the rest is left out."""
 LONGEST_DETAIL = 1000
 """characters of the detail of a loss: the rest is left out."""
 LARGEST_INTEGER = 2**63 - 1
-"""as a number of a board, a file or a result: what is larger is damaged, or stored as text or as a float: SQLite's
-integers end there."""
+"""as a number of a board, a file or a result: a larger number is damaged, or stored as text or as a float, because
+SQLite's integers end here."""
 
 # Waiting for a board
 CALL_TIMEOUT_S = 10.0
@@ -73,15 +73,16 @@ LONGEST_HEARTBEAT_S = 5.0
 LONGEST_DELAY_S = 30.0
 """s between two attempts to connect: the wait is not doubled any more."""
 SLOWEST_DELAY_S = 60.0
-"""s that a refusal or a daemon's own wish delays an attempt: the next attempt is made anyway."""
+"""s of delay that a refusal, or a daemon's own request, sets before an attempt: the attempt is made anyway."""
 LEAVE_BEHIND_S = 0.25
-"""s for the same where something is known not to have come: the capture ends, and its session is incomplete."""
+"""s for the board to end the stream where something is known to be missing: the capture ends, and its session is
+incomplete."""
 LEAVE_S = 1.0
 """s for the board to end the stream: the host ends it."""
 MEASURING_S = 8.0
 """s for the board to say how much a JOB holds: the progress has no total."""
 MEASURING_AT_END_S = 1.5
-"""s for the same in a capture that is stopped: the warning has no size."""
+"""s for the same answer in a capture that is stopped: the warning has no size."""
 GONE_S = 30.0
 """s without a byte of a JOB whose program has ended: the capture ends."""
 AWAY_S = 600.0
@@ -102,24 +103,24 @@ ENTRIES_PER_MESSAGE = 1_000
 MOST_ENDED_INTERVALS = 10_000
 """intervals of coverage that wait to be stored: the oldest is forgotten; `watch` stores none."""
 REMEMBERED_SHOWN_MODELS = 1_000
-"""models of a JOB whose inferences are counted by `--inferences`, `--every` or `--schedule`: the one that ran least
-recently is forgotten, and an inference of it that comes later counts as new."""
+"""models of a JOB whose inferences are counted by `--inferences`, `--every` or `--schedule`: the model that ran least
+recently is forgotten, and a later inference of it counts as new."""
 REMEMBERED_SHOWN_INFERENCES = 100_000
-"""inferences of such a model: the oldest is forgotten, and a part of it that comes later counts as new."""
+"""inferences of such a model: the oldest is forgotten, and a later part of it counts as new."""
 STRADDLING_INFERENCES = 1_000
-"""inferences under way when a capture begins: the oldest is forgotten, and may be shown in part."""
+"""inferences under way when a capture begins: the oldest is forgotten, and may be shown incomplete."""
 MOST_SHOWN_LOSSES = 1_000
-"""losses kept by a board that are compared with those already told: further ones are not told on the terminal; the
-ledger has them."""
+"""losses in a board's own list that are compared with those shown before: further ones are not shown on the terminal;
+the ledger has them."""
 EXPOSED_MODELS = 64
 """models whose pace `--metrics-listen` shows: the one that ran least recently is left out."""
 MOST_JOB_LINES = 10
 """JOBs named at the end of a capture that lacks some of them: the rest is counted; `profagent ledger` lists them."""
 MEASURING_SHARE = 0.05
-"""of a capture's time for looking how much of a JOB is here: the next look waits."""
+"""of a capture's time for measuring how much of a JOB is here: the next measurement waits."""
 REMEMBERED_JOBS = 16
-"""JOBs with open files and a decoder: those of the one heard of least recently are closed, and made again when it goes
-on."""
+"""JOBs with open files and a decoder: the files of the JOB heard of least recently are closed, and opened again when it
+goes on."""
 MOST_REMARKS = 5_000
 """remarks about a board that wait for its next batch: they are committed without one."""
 
@@ -131,69 +132,69 @@ REMEMBERED_FOLDERS = 1024
 FILE_PIECE_BYTES = 1 << 20
 """bytes read of a file at a time: the next piece is read."""
 OPEN_LOGS = 100_000
-"""logs of a JOB of which more is to come, or their `.done` anew: the one noted first counts as complete, and is judged
-once more when it goes on."""
+"""logs of a JOB that wait for bytes or for a new `.done`: the one noted first counts as complete, and is judged again
+when it goes on."""
 NAMED_LOGS = 16
-"""logs of metrics whose names an onlooker knows: the oldest is forgotten; a board writes one at a time."""
+"""logs of metrics whose names an observer knows: the oldest is forgotten; a board writes one at a time."""
 CALLS_BLOCK_BYTES = 4 << 20
-"""bytes of a log of calls that are read at a time to build its state again: the next block is read."""
+"""bytes of a log of calls that are read at a time to restore its state: the next block is read."""
 MOST_LAYERS = 20_000
 """layers of a model: its table counts as damaged, and its records have no names."""
 REMEMBERED_PARTS = 256
-"""combinations of a log's facts whose state is known: it is worked out again."""
+"""combinations of a log's facts with a known state: the state is computed again."""
 REMEMBERED_NAMES = 4096
-"""names of logs that are parsed: a name is parsed again."""
+"""parsed names of logs: a name is parsed again."""
 REMEMBERED_PATHS = 8192
-"""paths that are checked: a path is checked again."""
+"""checked paths: a path is checked again."""
 REMEMBERED_SEQUENCES = 4096
-"""sequence numbers of a segment whose layers are known: the layer is searched again."""
+"""sequence numbers of a segment with known layers: the layer is computed again."""
 REMEMBERED_SEGMENTS = 64
-"""segments of a model for which this is so: the layer is searched again."""
+"""segments of a model with known layers: the layer is computed again."""
 MOST_OVERLAPPING = 8
-"""calls of a model that overlap: later ones are not looked at, and an inference may have no latency."""
+"""calls of a model that overlap: later ones are ignored, and an inference may have no latency."""
 MOST_RUNS = 256
-"""runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them told as
-one."""
+"""runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them are
+reported as one."""
 LARGEST_CONTENT_BYTES = 4 << 20
-"""bytes of a file that is decoded whole: the file is copied, not decoded, as no file of the runtime is as large."""
+"""bytes of a file that is decoded as a unit: the file is copied, not decoded, as no file of the runtime is so large."""
 REMEMBERED_MODELS = 64
-"""models of a JOB whose tables are known: a table is read again."""
+"""models of a JOB with tables in memory: a table is read again."""
 REMEMBERED_LOGS = 1024
-"""logs of a JOB whose state is known: the one that grew least recently is decoded again when it goes on."""
+"""logs of a JOB with a decoding state: the one that grew least recently is decoded again when it goes on."""
 REPORTED_TABLES = 1024
-"""tables of a JOB whose faults are in the ledger: they are told again, which changes nothing."""
+"""tables of a JOB whose faults are in the ledger: they are reported again, which changes nothing."""
 LARGEST_RATIO = 1.01
-"""of the whole that a ratio of a record comes to: the counter map is doubted."""
+"""as a ratio of a record to the whole: the counter map is doubted."""
 
 # Inferences that come whole, and directories that are imported
 LARGEST_PLAIN_BYTES = 4 << 20
-"""bytes of a log that is decoded together with other ones: the log is decoded by itself."""
+"""bytes of a log that is decoded together with others: the log is decoded by itself."""
 MOST_NEW_LOGS = 100_000
-"""logs that were announced and have not come yet: all of them are decoded one by one."""
+"""announced logs that have not come yet: all of them are decoded one by one."""
 FILES_AHEAD = 1_000
-"""files that the kernel is asked to read before their turn: the next ones are when half of these were read."""
+"""files that the kernel is asked to read ahead: the next ones are requested when half of these are read."""
 FIRST_FILES_AHEAD = 64
-"""files for which it is asked at first: more, if many of these are not in memory."""
+"""files in the first request: the next has more, if many of these are not in memory."""
 BYTES_AHEAD = 32 << 20
-"""bytes of those files: the next ones are asked for later."""
+"""bytes of files that are requested ahead: further files are requested later."""
 READ_TOGETHER_BYTES = 4 << 20
 """bytes of an imported file read at a time: the next piece is read. A multiple of every record's size."""
 PARTS_PER_BATCH = 2_000
 """inferences, and pieces of other files, in one batch of an import: the next batch begins."""
 LOGS_PER_PAGE = 4_000
-"""logs of which an import asks at a time what is held: the next page begins."""
+"""logs for which an import asks at a time what is stored: the next page begins."""
 LARGEST_LOCAL_DONE_BYTES = 4096
-"""bytes of a `.done` that is looked at to tell if its data is complete: the data counts as not complete."""
+"""bytes of a `.done` that is read to see if its data is complete: the data counts as incomplete."""
 
 # The database
 BUSY_TIMEOUT_MS = 60_000
 """ms for another process to finish writing: the command ends with 'the database is locked'."""
 CACHE_KIB = 32_768
-"""KiB of pages in memory, of each connection that writes: pages are read again."""
+"""KiB of pages in memory for each writing connection: pages are read again."""
 READER_CACHE_KIB = 8_192
-"""KiB of pages in memory, of each connection that only reads: pages are read again."""
+"""KiB of pages in memory for each reading connection: pages are read again."""
 MOST_BEGINNINGS = 100
-"""attempts of several connections to begin on one state: the command ends, as others write without a pause."""
+"""attempts of several connections to begin on one state: the command ends, as others write without pause."""
 VARIABLES_PER_QUERY = 10_000
 """values in one query: the next query begins; SQLite allows 32,766."""
 ROWS_PER_PAGE = 5_000
@@ -201,7 +202,7 @@ ROWS_PER_PAGE = 5_000
 COUNTERS_PER_BATCH = 20_000
 """records in one batch of `redecode`: the next batch begins."""
 MOST_SAMPLING_NOTES = 1_000
-"""gaps in the sampled inferences of a model, in the ledger of a session: one more entry counts the rest; the view
+"""ledger entries about gaps in the samples of a model in a session: one more entry counts the rest; the view
 `sample_gaps` has each."""
 NAMED_PICTURES = 4
 """inferences named in the entry of a gap: the rest is counted."""
@@ -216,101 +217,102 @@ PAGES_AHEAD = 4
 READERS = 2
 """connections that read a JOB side by side: each reads a larger part."""
 RECORDS_PER_CHUNK = 100_000
-"""records that a question over all of them reads at a time: the next chunk begins."""
+"""records read at a time by a query over all of them: the next chunk begins."""
 SAMPLED_FILES = 100
-"""files of a model whose counters are read: of more, as many are taken evenly."""
+"""files of a model whose counters are read: of more, as many are chosen evenly."""
 SAMPLED_RECORDS = 10_000
-"""records of each whose counters are read: the rest is left out."""
+"""records of each such file whose counters are read: the rest is left out."""
 MOST_GAPS = 20
-"""gaps of a session's coverage that are listed: the longest stay."""
+"""listed gaps of a session's coverage: the longest stay."""
 MOST_REASONS = 20
-"""reasons listed for which a session is incomplete: those that were noted first stay."""
+"""listed reasons for which a session is incomplete: those noted first stay."""
 INFERENCES_PER_PAGE = 2_000
 """inferences that an export reads at a time: the next page begins."""
 REMEMBERED_PLACED_LOGS = 4
-"""logs with several inferences whose records were looked for: they are looked for again."""
+"""logs with several inferences whose records have a known place: the place is searched again."""
 REMEMBERED_TABLES = 256
 """models whose table of layers is in memory: it is read again."""
 TIMES_TOGETHER = 1_000_000
-"""times of layers that are worked out together, over inferences and layers: fewer inferences at a time."""
+"""times of layers computed together, over inferences and layers: fewer inferences at a time."""
 MOST_NOTED = 1000
-"""entries of a reason in the ledger that are about no log, of a JOB or board: one more entry counts the rest."""
+"""entries of a reason in the ledger that name no log, of a JOB or board: one more entry counts the rest."""
 ROWS_TOGETHER = 100
 """rows of records in one statement: the next statement begins; SQLite allows 32,766 values."""
 JUDGED_TOGETHER = 2_000
 """inferences judged together: the next ones are judged."""
 REMEMBERED_STATES = 256
-"""combinations of states that are known: one is worked out again."""
+"""combinations of known states: one is computed again."""
 
 # Watching
 LARGEST_DATABASE_IN_MEMORY_BYTES = 96 << 20
-"""bytes of the database of a watched board: the older half of its inferences is forgotten, open ones as well; what
-comes of those is not shown any more."""
+"""bytes of the database of a watched board: the older half of its inferences is forgotten, including open ones, of
+which nothing more is shown."""
 LARGEST_REMEMBERED_BYTES = 64 << 20
-"""bytes of a watched board's files that decoding may ask for again: those that were used longest ago are forgotten; if
-one goes on or gets a table of layers after that, it is not decoded again, with an entry in the ledger."""
+"""bytes of a watched board's files that decoding may need again: those used longest ago are forgotten; if one grows or
+gets a table of layers after that, it is not decoded again, with an entry in the ledger."""
 REMEMBERED_GROWING = 8_192
-"""files of a watched JOB that are on their way: the digest of the one that grew least recently is not checked."""
+"""growing files of a watched JOB: the digest of the one that grew least recently is not checked."""
 SILENCE_S = 5.0
-"""s without an inference: `watch` says so, and why it may be."""
+"""s without an inference: `watch` says so, with a likely reason."""
 REMEMBERED_FIRST_SEEN = 1_000
 """models whose inferences are compared, to find an interval of 0: the one that ran least recently is forgotten, and
 begins anew."""
 HOLD_S = 1.0
 """s that lines of a JOB wait for it to have caught up: they are printed."""
 HELD_INFERENCES = 10_000
-"""inferences that wait so: all are printed."""
+"""inferences that wait for it: all are printed."""
 KEPT_MODELS = 16
-"""models on the screen: the one that ran least recently goes."""
+"""models on the screen: the one that ran least recently is removed."""
 KEPT_CALLS = 64
-"""calls on the screen: the one that was made least recently goes."""
+"""calls on the screen: the one made least recently is removed."""
 KEPT_METRICS = 200
-"""metrics on the screen: the one that came least recently goes."""
+"""metrics on the screen: the one that came least recently is removed."""
 KEPT_SPANS = 100
-"""names of spans on the screen: the one that came least recently goes."""
+"""names of spans on the screen: the one that came least recently is removed."""
 KEPT_EVENTS = 300
-"""messages on the screen: the oldest goes."""
+"""messages on the screen: the oldest is removed."""
 KEPT_VALUES = 120
-"""values of a metric, call or span that its chart shows: the oldest goes."""
+"""values of a metric, call or span in its chart: the oldest is removed."""
 MOST_TIMES = 2_000_000
 """times of a model's layers: fewer inferences are in its figures."""
 KEPT_COUNTERS = 32
-"""inferences whose counters are known: the oldest goes, and what bounds a layer is a mean over these."""
+"""inferences with counters in memory: the oldest is removed, and the bound of a layer is a mean over these."""
 REMEMBERED_SAMPLES = 100_000
-"""sampled inferences of a model, to find those that never came: what comes behind older ones is not counted."""
+"""samples of a model in memory, to find those that never came: a sample before the older ones is not counted."""
 COMPARED_MODELS = 256
-"""models whose samples are compared: of the one that ran least recently the figures stay as they are."""
+"""models whose samples are compared: the figures of the one that ran least recently stay as they are."""
 CALLED_MODELS = 1_000
-"""models whose calls are remembered: of the one that ran least recently latencies are from the records."""
+"""models with calls in memory: latencies of the one that ran least recently come from its records."""
 REMEMBERED_CALLS_OF_MODEL = 8_192
 """calls of a model: the oldest is forgotten."""
 MOST_WAITING = 8_192
-"""inferences of a model that wait for their call: the oldest waits no longer."""
+"""inferences of a model that wait for their call: the oldest no longer waits."""
 TOLD_INFERENCES = 100_000
-"""inferences that were told and are not told again: of older ones a figure that is judged anew is told once more."""
+"""inferences with an event in memory: an older one that is judged again has a second event."""
 TOLD_JOBS = 10_000
-"""JOBs whose state was told: of the one that changed least recently it is told once more."""
+"""JOBs whose state was reported: that of the one that changed least recently is reported again."""
 OPEN_INFERENCES = 100_000
-"""inferences that wait for a part that has not come: of the oldest nobody is told that it waits."""
+"""inferences that wait for a part: no line says that the oldest waits."""
 MOST_HELD_INFERENCES = 1_000
-"""inferences whose layers have no names yet, as the table was only announced: the oldest is told without them."""
+"""inferences that wait for the names of their layers, as the table was only announced: the oldest is shown without
+names."""
 SHOWN_ENTRIES = 10_000
-"""files whose entries in the ledger were told: those of the oldest are told once more."""
+"""files whose entries in the ledger were shown: those of the oldest are shown again."""
 INFERENCES_PER_LOOK = 500
-"""inferences that are read to be told of, of those that a batch judged anew: the rest is read when nothing else
+"""inferences read at a time for their events, of those that a batch judged: the rest is read when nothing else
 comes."""
 WAITING_PER_LOOK = 2_000
-"""inferences of which is told at a time that they wait: the rest follows."""
+"""inferences at a time that are reported as waiting: the rest follows."""
 PATIENCE_S = 2.0
 """s that an inference waits for its parts: a line says that its figures are pending, and why."""
 KEPT_INFERENCES = 240
-"""inferences of a model on the screen, and in the pace that Prometheus is told: the oldest goes."""
+"""inferences of a model on the screen, and in the pace for Prometheus: the oldest is removed."""
 LONGEST_NAME_IN_LINE = 24
 """characters of a name in a line: the rest is left out."""
 SHOWN_SPANS = 6
 """spans in a line: those with less time are left out."""
 LONGEST_PAUSE_S = 2.0
-"""s in which nothing came, of a session that is replayed: the replay goes on."""
+"""s of a pause in a replay: the replay goes on."""
 REMEMBERED_COLLECTIONS = 64
 """collections of a board between two lines of it: the one heard of least recently is forgotten."""
 REMEMBERED_SPANS = 100
@@ -340,11 +342,12 @@ CSV_PIECE_BYTES = 256 << 10
 CSV_COLUMNS_BYTES = 1 << 20
 """bytes of CSV read at a time by columns: the next piece is read."""
 WORTH_COLUMNS_BYTES = 4 << 20
-"""bytes of a CSV file below which it is read row by row: to load what reads columns takes longer than the rest."""
+"""bytes of a CSV file below which it is read row by row: loading the reader of columns would take longer than the
+rest."""
 ROWS_PER_BLOCK = 5_000
 """rows of another tool's database read at a time: the next block is read."""
 ROWS_PER_FETCH = 16
-"""rows in memory before their size is known: the size of the block is looked at."""
+"""rows in memory before their size is known: the size of the block is checked."""
 BLOCK_BYTES = 16 << 20
 """bytes of such a block: the block ends with fewer rows."""
 LONGEST_ROW_BYTES = 4 << 20
@@ -356,7 +359,7 @@ MOST_IMPORTING_PROCESSES = 8
 MOST_NAMED = 3
 """names in a line that lists some: the rest is counted."""
 BEGINNING_BYTES = 256 << 10
-"""bytes of a file by which it is recognised: the rest is not looked at."""
+"""bytes of a file by which its format is recognised: the rest is ignored."""
 LARGEST_REPORT_BYTES = 256 << 20
 """bytes of a report: the file is refused."""
 TIMELINE_PIECE_BYTES = 1 << 20
@@ -384,11 +387,11 @@ MOST_EVIDENCE = 50
 MOST_LEDGER_ROWS = 200
 """entries of the ledger in a report: the rest is counted."""
 MOST_POINTS = 600
-"""points of a course in a report: the lowest and highest of each span of time stay."""
+"""points of a chart in a report: the lowest and highest of each span of time stay."""
 SPREAD_LAYERS = 15
 """layers whose spread a report draws: those with less time are left out."""
 MOST_DRAWN_INFERENCES = 2_000
-"""inferences of a model in a report's timeline: as many are taken evenly, and the page says so."""
+"""inferences of a model in a report's timeline: as many are chosen evenly, and the page says so."""
 MOST_DRAWN_LAYERS = 12_000
 """layers of inferences in a report's timeline: fewer inferences show their layers, and the page says so."""
 MOST_DRAWN_EVENTS = 3_000
@@ -396,7 +399,7 @@ MOST_DRAWN_EVENTS = 3_000
 POINTS_OF_METRIC = 300
 """points of a metric in a report's timeline: the lowest and highest of each span of time stay, and the page says so."""
 MOST_LACKING = 5
-"""layers named that inferences lack: those that fewer lack are left out."""
+"""named layers that inferences lack: those lacking in fewer inferences are left out."""
 MOST_COMPARED = 200
 """inferences of a run that are compared one by one: more are averaged in blocks."""
 LARGEST_COUNTED = 1 << 20
@@ -420,7 +423,8 @@ ROWS_PER_GROUP = 50_000
 ROWS_PER_LAKE_GROUP = 200_000
 """rows compressed together in a lake: the next group begins."""
 PUSH_ATTEMPTS = 20
-"""commits of a push to a table of a lake while others commit there: the push fails, and goes on when called again."""
+"""commits of a push to a table of a lake while others commit there: the push fails, and continues when it is called
+again."""
 MOST_INTERNED_NAMES = 4096
 """names that a trace refers to by number: further names are written out."""
 LATEST_US = 2.0**53
@@ -446,9 +450,9 @@ MOST_NAMED_CHANGES = 20
 WEBHOOK_S = 30.0
 """s for a webhook to take the night's summary: the night says that it was not sent."""
 COMMAND_S = 120.0
-"""s for the command that is told of a night: it is ended, and the night says so."""
+"""s for the command that is notified of a night: it is ended, and the night says so."""
 NIGHT_ENDING_S = 60.0
-"""s for a command of the night to end when it is asked to: it is killed."""
+"""s for a command of the night to end after a request: it is killed."""
 EXPORT_S = 1800.0
 """s for a command of the night that is no capture: it is ended, and its result is a problem of the night."""
 
@@ -458,13 +462,13 @@ CONNECT_S = 15.0
 ALIVE_S = 5.0
 """s without a word, unless ServerAliveInterval says otherwise: the connection is probed."""
 SSH_CLOSE_S = 3.0
-"""s for a login to end: it is cut off."""
+"""s for a login to end: it is closed."""
 MOST_PROMPTS = 3
 """questions for a password: the login fails."""
 LONGEST_ANSWER_BYTES = 1024
 """bytes of an answer that is typed: the rest is left out."""
 ALIVE_ANSWER_S = 10.0
-"""s for the first bytes of a forwarded connection: it counts as one that says nothing."""
+"""s for the first bytes of a forwarded connection: it counts as silent."""
 PROGRAM_END_S = 3.0
 """s for a program on the board to end: it is left alone."""
 LARGEST_OUTPUT_BYTES = 16 << 20
@@ -474,39 +478,40 @@ PIPE_PIECE_BYTES = 64 << 10
 SHOWN_LETTERS = 60
 """characters of a command in a message: the rest is left out."""
 HOST_SILENCE_S = 60
-"""s without a line of the host: a temporary daemon and a keeper without a program end, a trial is taken back."""
+"""s without a line of the host: a temporary daemon, or a keeper without a program, ends; a trial is undone."""
 DAEMON_START_S = 60.0
 """s for a temporary daemon to start: the command ends with what it printed."""
 DAEMON_END_S = 15.0
-"""s for a temporary daemon to end: it is left alone; it ends without a word of the host."""
+"""s for a temporary daemon to end: it is left alone; it ends by itself without a word of the host."""
 KEPT_LINES = 20
 """lines of a temporary daemon's output that an error shows: the oldest is left out."""
 DAEMON_ANSWER_S = 90.0
-"""s for a daemon that was installed to answer: `deploy` goes back to what was there."""
+"""s for an installed daemon to answer: `deploy` restores the earlier state."""
 MOST_DEATHS = 3
-"""looks in succession that find no daemon running: `deploy` goes back to what was there."""
+"""successive checks that find no running daemon: `deploy` restores the earlier state."""
 DOWNLOAD_S = 60.0
 """s without a byte of a download: `bundle` ends with an error."""
 TRIAL_S = 120.0
 """s for a new bundle to start on this host: `bundle` ends with an error."""
 ABANDONED_S = 900
-"""s without a line of the host while a program runs: the keeper ends it, for nobody would empty the board's disk."""
+"""s without a line of the host while a program runs: the keeper ends the program, as nobody would empty the board's
+disk."""
 GRACE_S = 10
-"""s for the program to end when it is asked to: it is killed."""
+"""s for the program to end after a request: it is killed."""
 KEPT_OUTPUT_BYTES = 16 << 20
 """bytes of each stream of the program's output on the board: the oldest is left out."""
 KEPT_COMPLAINT_BYTES = 8192
 """bytes of what the keeper prints to its standard error: the oldest is left out."""
 LARGEST_PROGRAM_BYTES = 8 << 20
-"""bytes of a program that are looked at: its digest is not known."""
+"""bytes of a program that is read for its digest: the digest is unknown."""
 GIT_S = 10.0
 """s for `git describe`: the session has no label of the revision."""
 MOST_MODELS = 8
-"""models in a project: no model is a label, as which of them ran is not known."""
+"""models in a project: no model is a label, as it is unknown which of them ran."""
 LONGEST_MODEL_NAME = 50
 """characters of a model's name in a label: the rest is left out."""
 ENDING_S = 2.0
-"""s for a demo's board that was lost to be gone: the demo ends with the error of the link, not of the board."""
+"""s for the lost board of a demo to end: the demo ends with the error of the link, not of the board."""
 DEMO_START_S = 30.0
 """s for the board of a demo to start: the demo ends with an error."""
 DEMO_STOP_S = 10.0
@@ -516,7 +521,7 @@ DEMO_STOP_S = 10.0
 RESOLVE_S = 10.0
 """s for the name server: the check of the name fails."""
 ASK_S = 10.0
-"""s for another board to say who it is: its identity is unknown."""
+"""s for another board to state its identity: the identity is unknown."""
 LONGEST_CHECK_S = 10.0
 """s for SQLite to check the database: the check ends, and its result is unknown."""
 MOST_OFFSET_US = 1_000_000
@@ -524,7 +529,7 @@ MOST_OFFSET_US = 1_000_000
 LARGEST_ACL_JSON_BYTES = 10 << 20
 """bytes of an acl.json: `doctor` says that the runtime reads no larger one."""
 EXAMINED_INFERENCES = 200
-"""inferences of a JOB that `doctor` looks at: of more, as many are taken evenly."""
+"""inferences of a JOB that `doctor` examines: of more, as many are chosen evenly."""
 MOST_PAIRS = 10_000_000
 """rows of a vendor's table times records of an inference: table and inference count as different; a model has thousands
 of layers."""
@@ -533,7 +538,7 @@ LONGEST_TICKS = 7e6
 LARGEST_LAYER_BYTES = 2.0**32
 """bytes that a layer moves: a fit that needs more is refused."""
 SCREEN_ROWS = 48
-"""rows that are looked at first: what fits these is looked at in all."""
+"""rows examined first: a candidate that fits these is examined on all rows."""
 LARGEST_KIT_BYTES = 20 << 20
 """bytes of all files of a kit, before they are packed: further inferences are left out."""
 KIT_INFERENCES = 20
@@ -557,14 +562,14 @@ LARGEST_FITTED_RATIO = 1.05
 LARGEST_FRACTION = 1.5
 """of the whole that a ratio in a vendor's table comes to: the table's ratios count as percentages."""
 LARGEST_DONE_BYTES = 1 << 16
-"""bytes of a `.done` that `doctor` looks at: the inference is left out."""
+"""bytes of a `.done` that `doctor` examines: the inference is left out."""
 LARGEST_EXAMINED_LOG_BYTES = 16 << 20
-"""bytes of a log that `doctor` looks at: the inference is left out."""
+"""bytes of a log that `doctor` examines: the inference is left out."""
 MOST_NETS = 8
-"""models of one inference whose numbering `doctor` looks at: further ones are left out."""
+"""models of one inference whose numbering `doctor` examines: further ones are left out."""
 MOST_NUMBERED_RECORDS = 10_000
-"""records of a run whose numbering `doctor` looks at: the run is left out."""
+"""records of a run whose numbering `doctor` examines: the run is left out."""
 SHOWN_BEFORE = 12
 """characters shown before a mistake in a JSON text: the rest is left out."""
 SHOWN_AFTER = 24
-"""characters shown behind it: the rest is left out."""
+"""characters shown behind the mistake: the rest is left out."""
