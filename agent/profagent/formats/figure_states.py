@@ -55,7 +55,7 @@ class FigurePart(StrEnum):
 
 
 class Share(Enum):
-    """How much of a part is here. Nothing is missing of a part that is `NONE` or `WHOLE`."""
+    """Share of a part that is here. Nothing is missing of a part that is `NONE` or `WHOLE`."""
 
     NONE = 0
     WHOLE = 1

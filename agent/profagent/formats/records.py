@@ -159,7 +159,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class LogProgress(Struct, frozen=True):
-    """How far logs of a unit were read; arrays of shape (logs,).
+    """Progress of reading logs of a unit; arrays of shape (logs,).
 
     Attributes:
         records: Number of records.

@@ -288,7 +288,7 @@ class DataLog:
         self.facts.odd[found.reason] = found.entry
 
 
-# The life of a log
+# States of a log
 
 
 class DataLogState(Enum):
@@ -308,7 +308,8 @@ class DataLogState(Enum):
     # The board has confirmed the bytes that are here, and the `.done` announces others that are still to come.
     EARLY = "early"
 
-    __hash__ = object.__hash__  # that of Enum is slow
+    # The hash of Enum is slow, and these are looked up for each event of a log.
+    __hash__ = object.__hash__
 
     @property
     def is_growing(self) -> bool:
@@ -329,16 +330,16 @@ class DataLogState(Enum):
 class LogEvent(Enum):
     """Event in the life of a data log."""
 
-    ANNOUNCED = "announced"  # the board has more of it than is held
+    ANNOUNCED = "announced"  # the board has more of the log than is stored
     BEGUN = "begun"  # the first bytes of its first generation follow
     WENT_ON = "went on"  # bytes follow behind others, or of a later generation
-    COMPLETED = "completed"  # the board vouches for its end
-    DONE_CAME = "done came"  # for the first time, or it was confirmed to be as it was
-    DONE_REWRITTEN = "done rewritten"  # it came and says something else than before
-    JUDGED = "judged"  # by its `.done`
-    STREAM_BEGUN = "stream begun"  # what was told in the stream before may have changed
+    COMPLETED = "completed"  # the board has confirmed size and digest
+    DONE_CAME = "done came"  # the `.done` came for the first time, or the board confirmed the stored one
+    DONE_REWRITTEN = "done rewritten"  # the `.done` came with another content
+    JUDGED = "judged"  # the log was judged by its `.done`
+    STREAM_BEGUN = "stream begun"  # announcements of the stream before may be out of date
     SETTLED = "settled"  # nothing more comes of the log or of its `.done`
-    CAME_WHOLE = "came whole"  # with its `.done` in one batch
+    CAME_WHOLE = "came whole"  # the log and its `.done` came in one batch
 
     __hash__ = object.__hash__
 

@@ -77,7 +77,7 @@ class AheadReader:
             try:
                 handle, size = required(f"{self._directory}/{self._paths[place]}")
             except OSError:
-                pass  # whoever reads it tells why
+                pass  # the reader of this file raises it
             else:
                 cold += _ask_for(handle, min(size, left))
                 left -= size

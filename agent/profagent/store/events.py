@@ -185,7 +185,7 @@ class Composer:
             records = unit.of(place)
             yield from self._unit_records(row, records.cut(told, len(records.duration)), runs)
 
-    def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - whoever tells twice knows
+    def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - a live composer needs the row
         """Return the number of records of each unit that had their events before."""
         return 0, 0
 

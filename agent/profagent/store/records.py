@@ -427,7 +427,8 @@ def _worst(columns: Mapping[str, NDArray[Any]]) -> tuple[float, float]:
 
     Both are at least 0. With them stored, a JOB whose counters are all plausible needs no walk over its records.
     """
-    with np.errstate(invalid="ignore"):  # both may be infinite; then each of them alone is told
+    # Infinity minus infinity is NaN, which `fmax` ignores: another check reports each of the two.
+    with np.errstate(invalid="ignore"):
         excesses = [
             columns[counter] - (LARGEST_RATIO if whole is None else columns[whole] + PART_SLACK)
             for counter, whole in SHARES.values()

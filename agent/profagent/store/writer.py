@@ -227,7 +227,7 @@ class JobRows:
         self._touch_found(_PENDING)
         self._judge(ended)
 
-    # Each kind of change
+    # One method for each kind of change; _RULES below has the table
 
     def _advance(self, change: LogAdvanced) -> None:
         row = self._logs.row(change.path)
@@ -371,7 +371,7 @@ class JobRows:
             self._records.void(row, keeps_parts=False)
         self._ledger.void(row)
 
-    # Whether figures are known: judged anew whenever a log of theirs tells something new
+    # Figures: an inference is judged again at the end of each batch that changed one of its logs
 
     def _touch(self, row: LogRow) -> None:
         name = row.name
