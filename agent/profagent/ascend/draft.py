@@ -275,7 +275,6 @@ class Draft:
         self.kernels += len(ticks)
 
     def _next_keys(self, log: int, count: int) -> NDArray[np.int64]:
-        """Return keys for the next records of a file."""
         first = self._record_counts[log]
         self._record_counts[log] += count
         keys = self._records.keys(self._files[log], np.arange(first, first + count))
@@ -283,7 +282,7 @@ class Draft:
 
     def _new_segment(self, log: int, key: tuple[str, ...], start_ns: int) -> None:
         device, stream, model, step = key
-        of = self._models[model].number, _number(device), _number(step)
+        of = self._models[model].number, _number_or_text(device), _number_or_text(step)
         inference = self._inferences.setdefault(of, DraftInference(len(self._inferences) + 1))
         number = self._segment_number[log, key] = len(self._segments) + 1
         net = int(stream) if _is_number(stream) else 0
@@ -346,7 +345,6 @@ class Draft:
         return self._logs.model(shown, model_id)
 
     def _write_files(self) -> None:
-        """Write the files, and the models whose kernels they contain."""
         for number, model in self._models.by_number.items():
             self._logs.use(number, _KERNELS)
             layers = ((index, 0, index, *layer) for layer, index in model.layers.items())
@@ -361,7 +359,10 @@ class Draft:
         steps: dict[tuple[int, int | str], list[int | str]] = defaultdict(list)
         for model, device, step in self._inferences:
             steps[model, device].append(step)
-        numbers, devices = {of: _numbered(each) for of, each in steps.items()}, _numbered([of[1] for of in steps])
+        numbers, devices = (
+            {of: _numbers_by_name(each) for of, each in steps.items()},
+            _numbers_by_name([of[1] for of in steps]),
+        )
         inferences = {}
         for (model, device, step), each in self._inferences.items():
             key = (model, numbers[model, device][step], 0, 0, devices[device], _NO_STREAM)
@@ -428,12 +429,12 @@ def _times_us(begin_ns: int | None, end_ns: int) -> tuple[int | None, int | None
     return (None, None) if begin_ns is None else (begin_ns // NS_PER_US, -(-end_ns // NS_PER_US))
 
 
-def _number(text: str) -> int | str:
+def _number_or_text(text: str) -> int | str:
     """Return the number of a device or step, or its text if it is no number that the store can hold."""
     return int(text) if _is_number(text) else text
 
 
-def _numbered(names: Sequence[int | str]) -> dict[int | str, int]:
+def _numbers_by_name(names: Sequence[int | str]) -> dict[int | str, int]:
     """Return a number for each device or step; those without a number get numbers above all others."""
     behind = count(max((each for each in names if isinstance(each, int)), default=-1) + 1)
     return {each: each if isinstance(each, int) else next(behind) for each in dict.fromkeys(names)}

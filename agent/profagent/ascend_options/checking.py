@@ -41,7 +41,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
     for name, value in given.items():
         key = key_of(keys, name)
         if key is None:
-            findings.append(_unknown(family, keys, name))
+            findings.append(_unknown_finding(family, keys, name))
             # A misspelled key counts as the one that was meant, unless that is there, too.
             meant = nearest(name, list(keys))
             key = keys[meant] if meant and meant not in given else None
@@ -53,7 +53,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
         if problem is None:
             options[key.name] = value
             continue
-        findings.append(_wrong(family, key, value, problem.text, problem.instead))
+        findings.append(_wrong_finding(family, key, value, problem.text, problem.instead))
         if problem.instead is not None:
             options[key.name] = problem.instead
     # Every rule sees the options before any rule's correction: a correction must not trigger another rule.
@@ -64,7 +64,7 @@ def check_options(family: str, given: Mapping[str, object], facts: Collection[st
             corrected |= {name: keys[name].value(value) for name, value in rule.put.items()}
             corrected = {name: value for name, value in corrected.items() if name not in rule.drop}
     if all(finding.mark is not FindingMark.BAD for finding in findings) and keys:
-        findings.insert(0, good("runtime", f"takes {_taken(keys, options)}"))
+        findings.insert(0, good("runtime", f"takes {_used_options_text(keys, options)}"))
     return CheckedOptions(tuple(findings), {spelled.get(name, name): value for name, value in corrected.items()})
 
 
@@ -85,14 +85,14 @@ def key_of(keys: Mapping[str, Key], name: str) -> Key | None:
     return keys.get(name) or next((key for key in keys.values() if name == key.also), None)
 
 
-def _unknown(family: str, keys: Mapping[str, Key], name: str) -> Finding:
+def _unknown_finding(family: str, keys: Mapping[str, Key], name: str) -> Finding:
     effect = all_rules().families[family].unknown
     meant = nearest(name, list(keys))
     remedy = f"did you mean {meant!r}?" if meant else "leave it out: docs/reference/options.md has all"
     return bad("keys", f"there is no {name!r}: {effect}", remedy)
 
 
-def _wrong(family: str, key: Key, value: object, problem: str, instead: object) -> Finding:
+def _wrong_finding(family: str, key: Key, value: object, problem: str, instead: object) -> Finding:
     effect = key.wrong or all_rules().families[family].wrong
     remedy = "leave it out" if instead is None else f"take {shown(instead)}"
     return bad("values", f"{key.name} is {shown(value)}, and {problem}; {effect}", remedy)
@@ -129,7 +129,7 @@ def _has_all(value: object, wanted: Collection[object]) -> bool:
     return isinstance(value, Expression) or value in wanted
 
 
-def _taken(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
+def _used_options_text(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
     """Return the text of what the runtime uses: named options, and those that are on by default."""
     named = [f"{name} {shown(value)}" for name, value in options.items()]
     default = [

@@ -60,11 +60,11 @@ class Result(NamedTuple):
 def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[Result]:
     """Check all documents; an acl.json among them provides facts for the scripts. Raises UsageError."""
     texts = {name: _text(name, data) for name, data in documents.items()}
-    configs = {name: results for name, text in texts.items() if (results := _tables(name, text))}
+    configs = {name: results for name, text in texts.items() if (results := _config_results(name, text))}
     acl_json = {name for name, text in texts.items() if _is_acl_json(text) and name not in configs}
     environments = {name: found for name, text in texts.items() if (found := read_environment(text))}
     # A script's rules depend on the documents beside it, so these are read first.
-    is_enabled = any(_enables(texts[name], device) for name in acl_json)
+    is_enabled = any(_blocks_own_profiling(texts[name], device) for name in acl_json)
     facts = {"acl.json"} if is_enabled else {"(acl.json)"} if acl_json else set()
     facts |= {MODE for each in environments.values() if each.values.get(MODE) not in {None, "", "false"}}
     results = []
@@ -72,13 +72,13 @@ def check_documents(documents: Mapping[str, bytes], device: str | None) -> list[
         if name in configs:
             results += configs[name]
         elif name in acl_json:
-            results.append(_acl_json(name, documents[name], text, device))
+            results.append(_acl_json_result(name, documents[name], text, device))
         elif _is_json(text):
-            results.append(_options(name, text))
+            results.append(_options_result(name, text))
         elif name in environments:
-            results.append(_environment(name, environments[name]))
+            results.append(_environment_result(name, environments[name]))
         else:
-            results += _script(name, text, facts)
+            results += _script_results(name, text, facts)
     return results
 
 
@@ -107,22 +107,22 @@ def _is_acl_json(text: str) -> bool:
     return _is_json(text) and (_HAS_OBJECT.search(text) is not None or _EMPTY.fullmatch(text) is not None)
 
 
-def _tables(name: str, text: str) -> list[Result]:
+def _config_results(name: str, text: str) -> list[Result]:
     """Return the results for torch_npu's arguments in a JSON or TOML file; empty if it has none."""
     if _is_json(text):
         reading = _read(text)
         write = partial(json.dumps, indent=4, ensure_ascii=False)
-        return _of_tables(name, reading.value, double_findings(reading), write)
+        return _table_results(name, reading.value, double_findings(reading), write)
     value, is_meant = read_toml(text), name.endswith(".toml")
     if isinstance(value, str):
         return [Result(Section(name, (bad("toml", f"it is no TOML: {value}", "mend it"),)))] if is_meant else []
-    found = _of_tables(name, value, [], toml_text)
+    found = _table_results(name, value, [], toml_text)
     if is_meant and not found:
         raise UsageError(f"{name} has no options of profiling", hint=_HINT)
     return found
 
 
-def _of_tables(
+def _table_results(
     name: str, value: object, doubled: list[Finding], write: Callable[[Mapping[str, object]], str]
 ) -> list[Result]:
     """Return a result for each table, with the corrected text of the table and the tables in it."""
@@ -134,7 +134,7 @@ def _of_tables(
     changed: dict[tuple[str, ...], Mapping[str, object]] = {}
     # Inner tables are checked first, because the corrected text of an outer table contains theirs.
     for table in reversed(found):
-        findings = _table(table, changed)
+        findings = _table_findings(table, changed)
         about = " ".join((name, ".".join(table.path))).strip()
         section = Section(f"{about}: {all_rules().families[table.family].title}", findings)
         is_written = table.path in changed or bool(doubled)
@@ -147,7 +147,7 @@ def _of_tables(
     return results
 
 
-def _table(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
+def _table_findings(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, object]]) -> tuple[Finding, ...]:
     """Return the findings of a table; a corrected table is added to `changed`."""
     given = typed(all_rules().keys_of(table.family), table.given)
     found = check_options(table.family, given, {DOCUMENT})
@@ -161,7 +161,7 @@ def _table(table: OptionTable, changed: dict[tuple[str, ...], Mapping[str, objec
     return found.findings
 
 
-def _environment(name: str, found: Environment) -> Result:
+def _environment_result(name: str, found: Environment) -> Result:
     """Check the two variables together, and the JSON in the second one."""
     both = check_options("environment", found.values)
     right, findings = dict(both.corrected), list(both.findings)
@@ -171,7 +171,7 @@ def _environment(name: str, found: Environment) -> Result:
     is_broken = False
     if (text := found.meant_options()) is not None:
         is_broken = _read(text).slip is not None
-        options = _options(name, text)
+        options = _options_result(name, text)
         right[OPTIONS] = options.corrected or text
         findings = [*problems(findings), *options.section.findings]
     if any(each.mark is FindingMark.BAD for each in findings):
@@ -206,7 +206,7 @@ def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
     return ATLAS if named & others and not named & _SS928_KEYS else SS928
 
 
-def _enables(text: str, device: str | None) -> bool:
+def _blocks_own_profiling(text: str, device: str | None) -> bool:
     """Return True if acl.init with this file makes acl.prof.init fail; on an SS928 it does even with the switch off."""
     profiler = _profiler(_acl_json_value(_read(text), text))
     if profiler is None:
@@ -233,7 +233,7 @@ def _acl_json_value(reading: JsonReading, text: str) -> object:
         return None
 
 
-def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
+def _acl_json_result(name: str, data: bytes, text: str, device: str | None) -> Result:
     reading = _read(text)
     value = _acl_json_value(reading, text)
     meant = _with_profiler_key(value)
@@ -243,7 +243,7 @@ def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
         return Result(Section(name, (slip_finding(text, reading.slip, _BROKEN),)))
     if is_ss928:
         section = acl_json_section(f"{name} (SS928{'' if device else '; --device atlas: other Ascend devices'})", data)
-        return Result(section, None if section.is_good else _mended(value, name))
+        return Result(section, None if section.is_good else _corrected_ss928(value, name))
     about = f"{name} (Atlas)"
     if profiler is None:
         return Result(Section(about, (bad("switch", "no object 'profiler': nothing is recorded", "add one"),)))
@@ -259,7 +259,7 @@ def _acl_json(name: str, data: bytes, text: str, device: str | None) -> Result:
     return Result(Section(about, findings), None if is_right else right)
 
 
-def _mended(value: object, name: str) -> str | None:
+def _corrected_ss928(value: object, name: str) -> str | None:
     """Return an SS928's acl.json with its slips corrected; None without an output, which only the owner knows."""
     value = _with_profiler_key(value)
     given = _profiler(value) or {}
@@ -286,7 +286,7 @@ def _mended(value: object, name: str) -> str | None:
         return None
 
 
-def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
+def _options_result(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
     """Check a text of profiling_options; `place` is the place of its slip in the file that contains the text."""
     reading = _read(text)
     if slip := reading.slip:
@@ -300,7 +300,7 @@ def _options(about: str, text: str, place: tuple[int, int] | None = None) -> Res
     return Result(section, None if found.corrected == given else one_line_json(found.corrected))
 
 
-def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
+def _script_results(name: str, source: str, facts: set[str]) -> Iterator[Result]:
     script = read_script(source)
     of_script = check_options("script", {}, script.facts | facts).findings
     if script.error:
@@ -315,7 +315,7 @@ def _script(name: str, source: str, facts: set[str]) -> Iterator[Result]:
         yield Result(Section(name, of_script))
     for found in script.texts:
         yield _text_of_script(name, source, found)
-    yield from _calls(name, script.calls)
+    yield from _call_results(name, script.calls)
     if not (of_script or script.texts or script.calls):
         yield Result(Section(name, (unknown("script", "it profiles, and has no options that can be checked"),)))
 
@@ -324,10 +324,10 @@ def _text_of_script(name: str, source: str, found: OptionText) -> Result:
     about = f"{name}:{found.line} profiling_options"
     slip = _read(found.text).slip
     place = place_of(source, found, slip.at) if slip else None
-    return _options(about if place or not slip else f"{about}, counted from its beginning", found.text, place)
+    return _options_result(about if place or not slip else f"{about}, counted from its beginning", found.text, place)
 
 
-def _calls(name: str, calls: list[OptionCall]) -> Iterator[Result]:
+def _call_results(name: str, calls: list[OptionCall]) -> Iterator[Result]:
     """Yield the result of each call; a call inside another one has a correction of its own."""
     for call in calls:
         found = check_options(call.family, call.given, call.facts)

@@ -80,9 +80,9 @@ def read_script(source: str) -> Script:
         calls = list(_calls(tree, facts))
         return Script(calls, list(_texts(tree)), facts)
     except SyntaxError as error:
-        return _no_python(source, f"line {error.lineno}, column {error.offset}: {error.msg}")
+        return _script_of_braces(source, f"line {error.lineno}, column {error.offset}: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:
-        return _no_python(source, str(error))
+        return _script_of_braces(source, str(error))
 
 
 def place_of(source: str, found: OptionText, at: int) -> tuple[int, int] | None:
@@ -101,8 +101,7 @@ def place_of(source: str, found: OptionText, at: int) -> tuple[int, int] | None:
     return found.node.lineno + before.count("\n"), len(before) - before.rfind("\n")
 
 
-def _no_python(source: str, error: str) -> Script:
-    """Return the texts in braces of a script that cannot be parsed."""
+def _script_of_braces(source: str, error: str) -> Script:
     texts = [
         OptionText(source.count("\n", 0, match.start()) + 1, match[0])
         for match in _BRACES.finditer(source)
@@ -171,7 +170,7 @@ def _calls(tree: ast.Module, facts: frozenset[str]) -> Iterator[OptionCall]:
 
 def _call(node: ast.Call, family: str, facts: frozenset[str]) -> OptionCall:
     named = {each.arg: each.value for each in node.keywords if each.arg}
-    given = {name: _value(value) for name, value in named.items()}
+    given = {name: _literal(value) for name, value in named.items()}
     here = {POSITIONAL} if node.args else set()
     here |= set() if len(named) == len(node.keywords) else {MORE}
     handler = named.get("on_trace_ready")
@@ -200,13 +199,13 @@ def _second_start(tree: ast.Module, name: str, made: ast.Call) -> str:
     switch = [each.value for each in made.keywords if each.arg in {"start_profile", None}]
     # A Profiler starts by itself unless it is made with start_profile=False, or with a value that only a run can tell.
     starts = not switch or (isinstance(switch[0], ast.Constant) and switch[0].value is True)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _changes(node, name)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _act_on(node, name)]
     behind = [node for node in calls if node.lineno > made.lineno]
-    if starts and behind and _changes(min(behind, key=lambda node: node.lineno), name) == "start":
+    if starts and behind and _act_on(min(behind, key=lambda node: node.lineno), name) == "start":
         return SECOND_START
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        found = [_changes(each.value, name) for each in body if isinstance(each, ast.Expr)] if _is_block(body) else []
+        found = [_act_on(each.value, name) for each in body if isinstance(each, ast.Expr)] if _is_block(body) else []
         changes = [each for each in found if each]
         if any(pair == ("start", "start") for pair in pairwise(changes)):
             return START_TWICE
@@ -217,7 +216,7 @@ def _is_block(body: object) -> TypeGuard[list[ast.stmt]]:
     return isinstance(body, list)
 
 
-def _changes(node: ast.expr, name: str) -> str:
+def _act_on(node: ast.expr, name: str) -> str:
     """Return `start` or `stop` if a call does that to a Profiler, else empty; analyse() stops it, too."""
     base, _, method = _dotted(node.func).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
     return {"start": "start", "stop": "stop", "analyse": "stop"}.get(method, "") if base == name else ""
@@ -227,14 +226,14 @@ def _has_directory(handler: ast.Call) -> bool:
     return bool(handler.args) or any(each.arg == "dir_name" for each in handler.keywords)
 
 
-def _value(node: ast.expr) -> object:
+def _literal(node: ast.expr) -> object:
     """Return a constant, a member of an enumeration, or a list of these; an Expression for everything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List):
-        return [_value(each) for each in node.elts]
+        return [_literal(each) for each in node.elts]
     if isinstance(node, ast.Tuple):
-        return tuple(_value(each) for each in node.elts)
+        return tuple(_literal(each) for each in node.elts)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
         return ast.literal_eval(node)
     if isinstance(node, ast.Attribute):
@@ -247,7 +246,7 @@ def _value(node: ast.expr) -> object:
 
 def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
     """Yield the outermost texts that look like options, or are named so."""
-    text = _folded(node)
+    text = _joined_text(node)
     if text is not None and (_is_options(text) or (are_named and text.lstrip().startswith("{"))):
         assert isinstance(node, ast.expr)
         yield OptionText(node.lineno, text, node)
@@ -257,7 +256,7 @@ def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
         yield from _texts(child, are_named=are_named)
 
 
-def _folded(node: ast.AST) -> str | None:
+def _joined_text(node: ast.AST) -> str | None:
     """Return a text, which may be joined from several parts; a computed part is named in brackets."""
     if isinstance(node, ast.Constant):
         value = node.value.decode("utf-8", "replace") if isinstance(node.value, bytes) else node.value
@@ -270,7 +269,7 @@ def _folded(node: ast.AST) -> str | None:
 
 
 def _part(node: ast.expr) -> str:
-    text = _folded(node)
+    text = _joined_text(node)
     inner = node.value if isinstance(node, ast.FormattedValue) else node
     return f"{OPENING}{ast.unparse(inner)}{CLOSING}" if text is None else text
 
@@ -291,14 +290,21 @@ def _facts(node: ast.AST) -> Iterator[str]:
             yield name
         for each in node.keywords:
             if each.arg in SETTINGS:
-                yield from _set(each.arg, each.value)
+                yield from _facts_of_setting(each.arg, each.value)
         if name.endswith(("putenv", "environ.setdefault")) and len(node.args) > 1:
-            yield from (fact for each in _settings(node.args[0]) for fact in _set(each, node.args[1]))
+            yield from (
+                fact for each in _named_settings(node.args[0]) for fact in _facts_of_setting(each, node.args[1])
+            )
     elif isinstance(node, ast.Assign):
-        yield from (fact for target in node.targets for each in _settings(target) for fact in _set(each, node.value))
+        yield from (
+            fact
+            for target in node.targets
+            for each in _named_settings(target)
+            for fact in _facts_of_setting(each, node.value)
+        )
 
 
-def _set(name: str, value: ast.expr) -> Iterator[str]:
+def _facts_of_setting(name: str, value: ast.expr) -> Iterator[str]:
     """Yield the fact that a setting has a value; for settings beside profiling also that it is off."""
     is_off = _is_off(value)
     if name == "remapping":
@@ -310,7 +316,7 @@ def _set(name: str, value: ast.expr) -> Iterator[str]:
         yield f"{name} off"
 
 
-def _settings(target: ast.expr) -> Iterator[str]:
+def _named_settings(target: ast.expr) -> Iterator[str]:
     """Yield the settings that a target names: `config.enable_profiling`, `parameter_map["profiling_mode"].b`."""
     for node in ast.walk(target):
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)

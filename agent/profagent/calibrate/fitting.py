@@ -196,11 +196,11 @@ def find_counters(
     findings: list[LearntCounter] = []
     for name, evidence in columns.items():
         shown(len(findings), len(columns))
-        findings.append(_find(name, evidence, records))
-    return _without_doubles(findings)
+        findings.append(_learn(name, evidence, records))
+    return _without_shared_bytes(findings)
 
 
-def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> LearntCounter:
+def _learn(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> LearntCounter:
     finding = LearntCounter(counter, CounterVerdict.NOT_FOUND, len(evidence.values))
     if not len(evidence.values):
         return replace(finding, advice="a table that has values in this column")
@@ -212,10 +212,10 @@ def _find(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> L
     possible = [fit for fit in fits if _is_possible(counter, fit, records)]
     if not possible:
         return replace(finding, rivals=tuple(fits), advice="a table in which this column can be what it says")
-    return _judged(finding, possible, evidence, records)
+    return _verdict_on(finding, possible, evidence, records)
 
 
-def _judged(
+def _verdict_on(
     finding: LearntCounter, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]
 ) -> LearntCounter:
     """Return the verdict on fits, of which those that agree with most rows count."""
@@ -278,7 +278,7 @@ def _improbability(evidence: Evidence) -> float:
     return float(np.maximum(improbable, 0.0).sum())
 
 
-def _without_doubles(findings: Sequence[LearntCounter]) -> list[LearntCounter]:
+def _without_shared_bytes(findings: Sequence[LearntCounter]) -> list[LearntCounter]:
     """Return the results without fits of two counters to the same bytes: neither is found."""
     taken = [(finding.counter, {*finding.fit.bytes}) for finding in findings if finding.fit]
     results = []

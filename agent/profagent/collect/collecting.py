@@ -313,5 +313,4 @@ async def _export_job(job: Path, maps: CounterMaps, profiling: Profiling, sdk: s
 
 
 def _file_sizes(job: Path) -> Mapping[str, int]:
-    """Return the size of each file in the JOB by its path."""
     return {path.relative_to(job).as_posix(): path.lstat().st_size for path in job.rglob("*") if not path.is_dir()}

@@ -98,11 +98,11 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     if after.status == 0 and after.is_full:
         yield _DISK_FULL
     if after.jobs:
-        yield from _several(after)
+        yield from _causes_of_several(after)
         for job, files in after.jobs.items():
-            yield from _of_job(after, job, files)
+            yield from _causes_in_job(after, job, files)
     else:
-        yield from _without_job(after)
+        yield from _causes_without_job(after)
 
 
 def _cause_of_end(after: Aftermath) -> Cause:
@@ -119,7 +119,7 @@ def _cause_of_end(after: Aftermath) -> Cause:
     )
 
 
-def _of_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Cause]:
+def _causes_in_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iterator[Cause]:
     for finding in job_data(files):
         if finding.mark is FindingMark.BAD:
             yield Cause(f"{job}: {finding.evidence}", finding.remedy)
@@ -143,7 +143,7 @@ def _is_unfinished(files: Mapping[str, int]) -> bool:
     return any(files[path] and f"{path}.done" not in files for path in calls)
 
 
-def _several(after: Aftermath) -> Iterator[Cause]:
+def _causes_of_several(after: Aftermath) -> Iterator[Cause]:
     """Yield causes for JOBs that may belong to other programs, and for programs that profile at the same time."""
     if len(after.jobs) > 1:
         yield Cause(
@@ -161,7 +161,7 @@ def _several(after: Aftermath) -> Iterator[Cause]:
         yield Cause(why, "profile one process at a time")
 
 
-def _without_job(after: Aftermath) -> Iterator[Cause]:
+def _causes_without_job(after: Aftermath) -> Iterator[Cause]:
     made = [path for path in after.elsewhere if not path.startswith(f"{after.place.output}/")]
     if made:
         yield Cause(
@@ -170,7 +170,7 @@ def _without_job(after: Aftermath) -> Iterator[Cause]:
             "name the acl.json that it reads with --acl-json",
         )
         return
-    yield _of_acl_json(after)
+    yield _cause_in_acl_json(after)
     if not after.has_npu:
         yield Cause(
             "there is no /dev/svp_npu: no SDK's driver is loaded, or the board runs the other NPU stack (ot_pqp)",
@@ -178,7 +178,7 @@ def _without_job(after: Aftermath) -> Iterator[Cause]:
         )
 
 
-def _of_acl_json(after: Aftermath) -> Cause:
+def _cause_in_acl_json(after: Aftermath) -> Cause:
     """Return the cause that the program's file suggests: how it finds its acl.json."""
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]

@@ -75,15 +75,15 @@ async def upload_project(
     where = shlex.quote(directory)
     manifest = await remote.must(f"cd {where} 2>/dev/null && [ -f {MANIFEST} ] && cat {MANIFEST}; :")
     # The list on the board may have been changed by others: a name that leads elsewhere is never removed.
-    put = [name for name in manifest.text.splitlines() if is_plain_name(name)]
+    uploaded = [name for name in manifest.text.splitlines() if is_plain_name(name)]
     wanted = await asyncio.to_thread(project_tree, project, left_out)
-    found = await _board_entries(remote, where, [*dict.fromkeys((*wanted, *put))])
-    send, remove = difference(wanted, found, put)
+    found = await _board_entries(remote, where, [*dict.fromkeys((*wanted, *uploaded))])
+    send, remove = difference(wanted, found, uploaded)
     stats = [(project / name).lstat() for name in send]
     size = sum(each.st_size for each in stats if stat.S_ISREG(each.st_mode))
-    if send or remove or set(put) != set(wanted):
+    if send or remove or set(uploaded) != set(wanted):
         # Names are recorded first: a lost link must not leave a file that is not known as uploaded.
-        await _remember(remote, directory, dict.fromkeys((*put, *wanted)))
+        await _remember(remote, directory, dict.fromkeys((*uploaded, *wanted)))
         await remote.must(
             f'cd {where} && while IFS= read -r name; do if [ -d "./$name" ] && [ ! -L "./$name" ]; then'
             ' rmdir "./$name" 2>/dev/null || :; else rm -f "./$name"; fi; done',
@@ -97,15 +97,17 @@ async def upload_project(
 
 
 def difference(
-    wanted: Mapping[str, ProjectEntry], found: Mapping[str, ProjectEntry], put: Collection[str]
+    wanted: Mapping[str, ProjectEntry], found: Mapping[str, ProjectEntry], uploaded: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names to send and to remove, in order.
 
-    `put` are names of an earlier upload; others are never removed.
+    `uploaded` are names of an earlier upload; others are never removed.
     """
     # A board without sha256sum gives no digests, so every file is sent.
     send = tuple(name for name, entry in wanted.items() if found.get(name) != entry)
-    gone = [name for name in put if name in found and (name not in wanted or wanted[name].kind != found[name].kind)]
+    gone = [
+        name for name in uploaded if name in found and (name not in wanted or wanted[name].kind != found[name].kind)
+    ]
     # Reverse order removes the entries of a directory before the directory.
     return send, tuple(sorted(gone, reverse=True))
 

@@ -158,7 +158,7 @@ class InferenceBlocks:
         `executed` are the inferences that an arrow from a call leads to.
         """
         labels, flows = Labels(), []
-        upper: list[tuple[int, int, int, int]] = []
+        outer: list[tuple[int, int, int, int]] = []
         ends: list[int] = []
         layer_track = np.zeros(len(self._segment), np.int64)
         for span in self.spans:
@@ -171,16 +171,16 @@ class InferenceBlocks:
             place = process, f"{'' if span.stream_id is None else f'stream {span.stream_id} '}inferences"
             args = args_text({"current_pic_count": span.current_pic_count})
             label = labels.of(Label(f"inference {span.current_pic_count}", "inference", args))
-            upper.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
+            outer.append((label, tracks.take(*place, start_ns, end_ns), start_ns, end_ns))
             for segment, own in zip(segments, _segment_tracks(segments, place), strict=True):
                 track = tracks.take(*own, segment.start_ns, segment.end_ns)
-                upper.append((labels.of(segment.label), track, segment.start_ns, segment.end_ns))
+                outer.append((labels.of(segment.label), track, segment.start_ns, segment.end_ns))
                 layer_track[segment.begin : segment.end] = self._layer_tracks(segment, track, tracks, own)
             if span.inference in executed and segments:
                 # The arrow passes through all segments of the inference, and ends at the last one.
-                first = len(upper) - len(segments)
+                first = len(outer) - len(segments)
                 flows += [(first + at, "t", span.inference) for at in range(len(segments))]
-                flows[-1] = (len(upper) - 1, "f", span.inference)
+                flows[-1] = (len(outer) - 1, "f", span.inference)
             if any(segment.has_ratios for segment in segments):
                 ends.append(end_ns)
         pid = tracks.process(process)
@@ -188,11 +188,11 @@ class InferenceBlocks:
             zeros = tuple(Series(pid, PMU, name) for name in MAPPED_RATIOS)
             columns = np.zeros(len(ends), np.int64), integers(ends), np.zeros((len(ends), len(MAPPED_RATIOS)))
             yield Counters([zeros], *columns)
-        if upper:
+        if outer:
             kinds, kind = np.unique(self._kind, return_inverse=True)
             numbers = integers([labels.of(_layer_label(each, layers)) for each in kinds.tolist()])
             of_layers = numbers[kind] if len(kinds) else kind, layer_track
-            yield self._slices(labels, upper, of_layers, pid, flows)
+            yield self._slices(labels, outer, of_layers, pid, flows)
 
     def _layer_tracks(
         self, segment: _SegmentSlice, track: int, tracks: Tracks, place: tuple[str, str]
@@ -207,12 +207,12 @@ class InferenceBlocks:
     def _slices(
         self,
         labels: Labels,
-        upper: Sequence[tuple[int, int, int, int]],
+        outer: Sequence[tuple[int, int, int, int]],
         of_layers: tuple[NDArray[np.int64], NDArray[np.int64]],
         pid: int,
         flows: Sequence[tuple[int, str, int]],
     ) -> Slices:
-        columns = np.array(upper, np.int64).T
+        columns = np.array(outer, np.int64).T
         found = (*of_layers, self._start, self._end)
         label, track, start, end = (np.concatenate(pair) for pair in zip(columns, found, strict=True))
         # The stable order leaves inferences and segments, which come first, before layers that start with them.
@@ -222,7 +222,7 @@ class InferenceBlocks:
         values = None
         # Without a counter map no layer has ratios, and the block needs no columns for them.
         if not np.isnan(self._ratios).all():
-            above = np.full((len(upper), len(MAPPED_RATIOS)), np.nan)
+            above = np.full((len(outer), len(MAPPED_RATIOS)), np.nan)
             values = Values(pid, PMU, MAPPED_RATIOS, np.concatenate([above, self._ratios])[order])
         arrows = tuple(Flow(int(place[at]), what, number) for at, what, number in flows)
         return Slices(labels.all, label[order], track[order], start[order], end[order], values, arrows)

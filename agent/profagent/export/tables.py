@@ -62,13 +62,15 @@ async def inference_tables(connection: Running, scope: Scope, selection: Selecti
             models[rows[0].model] = _ModelLayers(await layers_of(connection, rows[0].model))
         model, is_known = models[rows[0].model], np.array([row.is_known for row in rows], np.bool_)
         records = LayerRecords.of(page)
-        timed = LineDurations.joined(
-            [_timed(model, table, is_known[table.inference - page.first]) for table in page.units]
+        durations = LineDurations.joined(
+            [_line_durations(model, table, is_known[table.inference - page.first]) for table in page.units]
         )
         yield LayerTables(
             rows,
             op_summary(records, np.array([row.ticks for row in rows], np.float64), mhz, model),
-            op_statistic(timed._replace(place=timed.place - page.first), [row.stream_id for row in rows], mhz, model),
+            op_statistic(
+                durations._replace(place=durations.place - page.first), [row.stream_id for row in rows], mhz, model
+            ),
         )
 
 
@@ -86,10 +88,10 @@ async def mean_tables(connection: Running, scope: Scope, selection: Selection) -
         while page is not None and inferences[page.first].group == group.group:
             mean.add(page, np.array([row.is_known for row in inferences[page.first : page.end]], np.bool_))
             page = await anext(record_pages, None)
-        records, timed = mean.records(), mean.timed()
+        records, durations = mean.records(), mean.durations()
         total_ticks = np.array([sum(records.ticks.tolist())])
         summary = op_summary(records, total_ticks, mhz, model)
-        yield LayerTables([group], summary, op_statistic(timed, [group.stream_id], mhz, model))
+        yield LayerTables([group], summary, op_statistic(durations, [group.stream_id], mhz, model))
 
 
 async def _record_pages(connection: Running, inferences: Sequence[InferenceRow]) -> AsyncIterator[Page]:
@@ -255,7 +257,7 @@ class LineDurations(NamedTuple):
         return cls(place[order], key, *figures)
 
 
-def _timed(model: _ModelLayers, table: RecordTable, is_chosen: NDArray[np.bool_]) -> LineDurations:
+def _line_durations(model: _ModelLayers, table: RecordTable, is_chosen: NDArray[np.bool_]) -> LineDurations:
     columns = {name: column[is_chosen] for name, column in table.columns.items()}
     key = model.key_of(table.kind, columns["layer_index"])
     duration = _duration(table.kind, columns)
@@ -271,22 +273,24 @@ def _duration(kind: LogKind, columns: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def op_statistic(
-    timed: LineDurations, streams: Sequence[int | None], frequency_mhz: int | None, model: _ModelLayers
+    durations: LineDurations, streams: Sequence[int | None], frequency_mhz: int | None, model: _ModelLayers
 ) -> Sheets:
     """Return tables of OP_STATISTIC, one for each of `streams`; Task ID counts the rows of each table from 0."""
     us_of = {
         LogKind.AICORE: np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz),
         LogKind.AICPU: 1.0,
     }
-    line, first, of_line = np.unique(timed.place * len(model.keys) + timed.key, return_index=True, return_inverse=True)
+    line, first, of_line = np.unique(
+        durations.place * len(model.keys) + durations.key, return_index=True, return_inverse=True
+    )
     order = np.argsort(first)
     place, key = np.divmod(line[order], len(model.keys))
     longest, shortest = np.full(len(line), -np.inf), np.full(len(line), np.inf)
-    np.maximum.at(longest, of_line, timed.longest)
-    np.minimum.at(shortest, of_line, timed.shortest)
-    records = np.bincount(of_line, timed.records, len(line))[order]
+    np.maximum.at(longest, of_line, durations.longest)
+    np.minimum.at(shortest, of_line, durations.shortest)
+    records = np.bincount(of_line, durations.records, len(line))[order]
     us = np.array([us_of[unit] for unit, _, _ in model.keys])[key]
-    total_us = np.bincount(of_line, timed.total, len(line))[order] * us
+    total_us = np.bincount(of_line, durations.total, len(line))[order] * us
     of_table = _sum(place, total_us, len(streams))
     ends = np.bincount(place, minlength=len(streams)).cumsum()
     begins = np.append(0, ends[:-1])
@@ -363,7 +367,7 @@ class _MeanInference:
         layer_index = np.array([layer for _, _, layer in places], np.int64)
         return LayerRecords(np.zeros(len(places), np.int64), layer_index, ticks / count, means)
 
-    def timed(self) -> LineDurations:
+    def durations(self) -> LineDurations:
         """Return the durations by layer, as one table."""
         units = []
         for unit, found in self._layers.items():
