@@ -292,7 +292,7 @@ class _TimelineFigures:
         self._parts = {alias: name for name, aliases in families().steps.items() for alias in aliases}
 
     def take(self, events: Sequence[Event]) -> None:
-        """Add events."""
+        """Add events to the figures."""
         tasks: list[Event] = []
         calls: dict[tuple[str, str | None], list[Any]] = defaultdict(list)
         self.categories.update({event.cat for event in events})

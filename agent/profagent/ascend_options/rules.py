@@ -131,6 +131,7 @@ def all_rules() -> OptionRules:
 
 def nearest(word: str, words: list[str]) -> str | None:
     """Return the word that was probably meant, or None if no word is similar."""
+    # People err in capital letters more than in spelling.
     by_plain = {each.casefold(): each for each in words}
     alike = get_close_matches(word.casefold(), by_plain, n=1, cutoff=ALIKE)
     return by_plain[alike[0]] if alike else None
@@ -172,6 +173,7 @@ def _register(word: str) -> int:
 
 def _number(key: Key, value: object) -> Problem | None:
     number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,12}", value) else value
+    # `bool` is a subclass of int, and no number to a runtime.
     if not isinstance(number, int) or isinstance(number, bool):
         return Problem(f"must be a whole number, from {key.least} to {key.most}")
     within = min(max(number, key.least), number if key.most is None else key.most)

@@ -37,6 +37,7 @@ async def redecode_session(workspace: Workspace, session: int, maps: CounterMaps
     Raises UsageError, WorkspaceBusyError, StoreError.
     """
     workspace.readable_database()
+    # The lock excludes recordings and imports, which write to the same database.
     with workspace.locked():
         return await _redecoded(
             workspace.database,

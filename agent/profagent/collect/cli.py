@@ -128,6 +128,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     name, target, asker = login(config, board)
     absolute = main.startswith("/")
     folder = project or (None if absolute else Path())
+    # A call in the home directory must not upload all of it.
     if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
         raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
     collect_options = CollectOptions(

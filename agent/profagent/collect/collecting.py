@@ -122,6 +122,8 @@ class Collecting:
             # An output that cannot be written must fail before the run, and not after it.
             await asyncio.to_thread(make_directory, options.output)
         async with AsyncExitStack() as stack:
+            # A stop in this block cancels it and leaves nothing on the board; after the start, `_followed` ends the
+            # program.
             async with interrupted_by(self.stop, "the program was started"):
                 ssh = await stack.enter_async_context(patient_ssh(options.target, options.asker, self.tell))
                 place = await find_place(ssh.remote, options.remote_dir, options.main)
@@ -175,6 +177,8 @@ class Collecting:
             captured = asyncio.create_task(record(wanted, self.tell, ending))
             linking = asyncio.create_task(made.ready())
             try:
+                # The program must not start before the recording follows its directory. A recording that failed raises
+                # here.
                 await asyncio.wait([captured, linking], return_when=asyncio.FIRST_COMPLETED)
                 if captured.done():
                     await captured
@@ -292,6 +296,7 @@ def _deliver(mirror: Path, output: Path) -> Path:
     make_directory(output)
     try:
         shutil.rmtree(part, ignore_errors=True)
+        # The copy gets its name when it is complete, so no reader sees a part of a JOB.
         shutil.copytree(mirror, part, symlinks=True)
         shutil.rmtree(target, ignore_errors=True)
         part.rename(target)

@@ -81,6 +81,7 @@ def failure(after: Aftermath) -> Cause | None:
     if number in set(signal.Signals):
         remedy = "what was recorded until then is kept; on the board, dmesg tells of memory that ran out"
         return Cause(f"{name} was ended by signal {signal.Signals(number).name}", remedy)
+    # Shells end with these if they cannot run a program, or do not find it.
     if after.status in (126, 127):
         for sign, remedy in _REMEDIES.items():
             if sign in after.complaint.lower():

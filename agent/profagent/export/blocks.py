@@ -82,7 +82,7 @@ class Slices(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of slices."""
+        """Number of slices in the block."""
         return len(self.label)
 
     @property
@@ -108,7 +108,7 @@ class Instants(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of instants."""
+        """Number of instants in the block."""
         return len(self.label)
 
     @property
@@ -150,7 +150,7 @@ class Counters(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of changes."""
+        """Number of changes in the block."""
         return len(self.kind)
 
     @property

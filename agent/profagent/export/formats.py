@@ -84,10 +84,11 @@ class Format:
         return PurePosixPath(self.place).name
 
     def load(self) -> Any:
-        """Import the writer."""
+        """Import and return the writer."""
         return pkgutil.resolve_name(self.writer)
 
 
+# The order is that of the commands in the help and on the pages.
 FORMATS: dict[str, Format] = {
     "timeline": Format(
         FormatScope.TABLES,

@@ -55,7 +55,7 @@ class Writer(Protocol):
     files: list[Path]
 
     def __enter__(self) -> Self:
-        """Begin the file."""
+        """Open the first file."""
 
     def __exit__(self, *error: object) -> None:
         """Close the file; on an error, remove everything that was written."""

@@ -58,6 +58,7 @@ def record_batches(
     for query in chunks(connection, Segments.of_session(connection, session), kind, columns, session):
         records = query.read(connection)
         if len(records):
+            # Texts of segments and layers become dictionaries, so a chunk holds each of them once.
             joined = _JoinedRecords.of(connection, records)
             yield pa.RecordBatch.from_arrays([joined.column(name, session, arrays) for name in names], names)
 

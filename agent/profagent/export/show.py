@@ -180,6 +180,7 @@ async def command(*, target: Target, choice: Choice, as_json: bool, columns: int
     shown = LAST_INFERENCE if choice == NO_CHOICE else choice
     found = await show(target.database, session=target.session, job=target.job, choice=shown)
     if target.session is None:
+        # The vendor's command leaves a timeline in the JOB directory, too.
         await export_timeline(target.database, target.output("timeline"), job=target.job)
         write_log(target.folder, ["show"])
     if as_json:

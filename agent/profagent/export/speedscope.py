@@ -74,7 +74,7 @@ class SpeedscopeFile:
         self._profiles: dict[int, _TrackProfile] = {}
 
     def __enter__(self) -> Self:
-        """Open the file."""
+        """Open the file, which appears under its name at the end."""
         self._out = self._opened.enter_context(written_atomically(self.files[0]))
         return self
 

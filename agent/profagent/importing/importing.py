@@ -168,6 +168,7 @@ async def import_into(
             await importing.run(stop)
             summary = await recording.session.summary()
             inferences = await recording.session.final_inferences(directory.name)
+    # A session that existed before and did not grow had everything that the directory has.
     if before["bytes"] and all(before[name] == summary[name] for name in _AMOUNTS):
         known = {"job": directory.name, "session": summary["session"], "inferences": inferences}
         summary["earlier"] = [*summary["earlier"], known]

@@ -103,6 +103,7 @@ def coverage_line(coverage: Mapping[str, Any] | None) -> str | None:
     gaps = named_gaps(coverage)
     # Gaps of the board are named before gaps of one JOB, and long ones before short ones.
     first = sorted(gaps, key=lambda gap: (gap["job"] is not None, gap["from_us"] - gap["to_us"]))[:MOST_NAMED]
+    # The chosen gaps are named in the order of time.
     named = [_gap_text(gap) for gap in gaps if gap in first]
     if more := len(gaps) - len(named) + coverage["more_gaps"]:
         named.append(counted(more, "more gap"))
