@@ -74,6 +74,7 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     unknown = set(arguments) - set(DEFAULTS)
     if unknown:
         raise TypeError(f"Profiler has no argument {', '.join(sorted(unknown))}")
+    # Invalid values are replaced before the rest is looked at, so that later checks need not doubt any type.
     parameters = {**DEFAULTS, **arguments}
     _replace_invalid(parameters)
     for name in _UNSUPPORTED:

@@ -124,7 +124,7 @@ class Collection:
                 return directory
 
     def close_job(self) -> None:
-        """End the JOB."""
+        """End the JOB and free its configuration."""
         config, self._config = self._config, 0
         if config:
             if self._runtime.mode is not Mode.OFF:  # acl.finalize may have ended the JOB already
@@ -132,18 +132,18 @@ class Collection:
             self._runtime.destroy_config(config)
 
     def init(self) -> None:
-        """Prepare a cycle."""
+        """Prepare a cycle, which `start` requires."""
         self._is_ready = True
 
     def start(self) -> None:
-        """Begin to record."""
+        """Let the runtime begin to record."""
         if not self._is_ready:
             _log.error("ProfilerInterface start failed, profiler has not been initialized.")
             return
         self._runtime.prof_start(self._config)
 
     def stop(self) -> None:
-        """Stop recording."""
+        """Let the runtime stop recording, if it does record."""
         if self.is_open and self._runtime.mode is Mode.STARTED:
             self._runtime.prof_stop(self._config)
 
@@ -193,11 +193,13 @@ class Profiler:
         self._parameters = check_arguments(arguments)
         self._has_schedule = self._parameters["schedule"] is not None
         self._schedule = checked_schedule(self._parameters["schedule"]) if self._has_schedule else every_step
-        self._has_started = False
+        self._has_started = False  # between `start` and `stop`
         self._never_stepped = self._has_schedule  # `stop` then refuses, as MindSpore's does
         self._step_began_ns = 0  # wall clock
         self.step_num = 0  # the present step
+        # The action of the present step; its transition to the next one decides what is called.
         self.current_action: ProfilerAction = self._schedule(0)
+        # None where the runtime refuses: every call then does nothing, and the program goes on unprofiled.
         self._collection: Collection | None = None
         try:
             self._collection = Collection(self._parameters, runtime or process_runtime())
@@ -239,7 +241,7 @@ class Profiler:
 
     @_logged
     def stop(self) -> None:
-        """Stop collecting."""
+        """Stop collecting and end the JOB."""
         if self._never_stepped:
             _log.warning("The profiler has schedule. Please use step() to collect data.")
             return

@@ -269,7 +269,7 @@ class Runtime:
         self.mode, self._started = Mode.READY, None
 
     def prof_finalize(self) -> None:
-        """End the JOB."""
+        """End the JOB that `prof_init` made."""
         self._check("svp_acl_prof_finalize")
         self.call("svp_acl_prof_finalize")
         self.mode = Mode.OFF
@@ -290,6 +290,7 @@ class Runtime:
 
     def create_subscribe_config(self, descriptor: int, *, time_info: bool = True) -> int:
         """Return the address of a subscription's configuration; `descriptor` is the pipe's write end."""
+        # The library keeps the pointer for an unknown time, so the number is never freed.
         number = self._descriptor_numbers.setdefault(descriptor, ctypes.c_int(descriptor))
         config = self._library.svp_acl_prof_create_subscribe_config(time_info, 0, ctypes.byref(number))
         self._pipes[self._checked_address("svp_acl_prof_create_subscribe_config", config)] = descriptor
@@ -382,6 +383,7 @@ class Runtime:
 
     def load_model(self, model: bytes) -> int:
         """Load a model from bytes, which are copied to device memory until it is unloaded; return its id."""
+        # Device memory, as the library reads the model from it until the unload.
         address = self.output("svp_acl_rt_malloc", _P(), 0, len(model), _NORMAL_PAGES)
         ctypes.memmove(address, model, len(model))
         try:
@@ -409,7 +411,7 @@ class Runtime:
         self.call("svp_acl_mdl_execute_async", model_id, inputs, outputs, stream)
 
     def unload_model(self, model_id: int) -> None:
-        """Unload a model."""
+        """Unload a model, and free its memory if it was loaded from bytes."""
         self.call("svp_acl_mdl_unload", model_id)
         self._models[model_id] = False
         address = self._model_memory.pop(model_id, None)
@@ -443,6 +445,7 @@ class Runtime:
     def _set_missing_strides(self, model_id: int, inputs: int, outputs: int) -> None:
         if not self._without_stride:
             return
+        # A description for each execution that needs one: only the first one of a buffer does.
         model = self._checked_address("svp_acl_mdl_create_desc", self.answer("svp_acl_mdl_create_desc"))
         try:
             self.call("svp_acl_mdl_get_desc", model, model_id)

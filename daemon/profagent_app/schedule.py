@@ -39,6 +39,7 @@ class StepSchedule:
             raise ValueError("Invalid parameter step, which must be not less than 0.")
         if step < self.skip_first:
             return ProfilerAction.NONE
+        # Past the first steps the plan repeats; `place` is the step's place in its cycle.
         cycle, place = divmod(step - self.skip_first, self.wait + self.warmup + self.active)
         if (self.repeat and cycle >= self.repeat) or place < self.wait:
             return ProfilerAction.NONE

@@ -114,7 +114,7 @@ class Stamps:
             return stamp, OK
 
     def range_stop(self, range_id: int) -> int:
-        """End a range."""
+        """End a range and write its mark; return 0 or -1."""
         now = time.time_ns()
         with self._lock:
             found = self._find_usable("range_stop", range_id)
@@ -129,12 +129,13 @@ class Stamps:
         return OK
 
     def destroy(self, stamp: int) -> int:
-        """Free a stamp."""
+        """Free a stamp; return 0 or -1."""
         with self._lock:
             found = self._live.pop(stamp, None)
             if found is None:
                 return _refused("destroy_stamp", f"there is no stamp {stamp}")
             pushed = len(self._stack)
+            # A destroyed stamp leaves the stack as well: its number may soon stand for another one.
             self._stack = [each for each in self._stack if each[0] != stamp]
             if len(self._stack) < pushed or found.range_begin_ns is not None:
                 _refused("destroy_stamp", f"stamp {stamp} was not ended by pop or range_stop: its time is lost")

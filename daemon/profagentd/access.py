@@ -90,7 +90,7 @@ class Revocations:
         self._path = path
         self._fingerprints: frozenset[str] = frozenset()  # in hex, lower case
         # The state comes before the read: a write in between is seen as a change at the next call.
-        self._seen = self._file_state()  # file state at the last read
+        self._seen_state = self._file_state()  # file state at the last read
         try:
             self._read()
         except (OSError, ValueError) as error:
@@ -102,8 +102,8 @@ class Revocations:
     def has(self, fingerprint: str) -> bool:
         """Return True if the certificate is revoked by the file as it is now."""
         state = self._file_state()
-        if state != self._seen:
-            self._seen = state
+        if state != self._seen_state:
+            self._seen_state = state
             try:
                 self._read()
                 _LOGGER.info("%s was read again: %d certificates are revoked", self._path, len(self._fingerprints))
@@ -116,6 +116,7 @@ class Revocations:
             text = file.read()
         if not text.strip():
             raise ValueError("it is empty, without even its first line")
+        # Upper case and colons are accepted, as `openssl x509 -fingerprint` prints them.
         entries = {line.partition("#")[0].strip().replace(":", "").lower() for line in text.splitlines()} - {""}
         wrong = {entry for entry in entries if not _FINGERPRINT.fullmatch(entry)}
         self._fingerprints = frozenset(entries | self._fingerprints if wrong else entries)

@@ -105,7 +105,7 @@ class DaemonConfig:
 
     @property
     def policy(self) -> Policy:
-        """Retention policy."""
+        """Retention policy that the settings describe."""
         size_bytes, share = _size_of(self.min_free) if self.min_free else (0, 0.0)
         return Policy(Retain[self.retain.upper()], self.retain_for, size_bytes, share, self.delete_undelivered)
 
@@ -351,6 +351,7 @@ def _overlaps(roots: Mapping[str, str], named: Sequence[str]) -> Iterator[Daemon
     """Yield a mistake for each two roots that overlap: their JOBs would be served twice."""
     for twice in {root for root in named if named.count(root) > 1}:
         yield _mistake(roots[twice], f"roots: {twice} is named twice", "name it once")
+    # Resolved paths are compared: two names of one directory are the same root.
     for pair in itertools.combinations(((real_root(root), root) for root in roots), 2):
         (upper_path, upper), (lower_path, lower) = sorted(pair, key=lambda each: len(each[0]))
         if lower_path == upper_path:

@@ -113,6 +113,7 @@ def certificates(cert: str, ca: str) -> wire.Examination:
 
 def _watches(filesystem: Path) -> int:
     count = 0
+    # The kernel has no counter of a process's watches: fdinfo has one line for each.
     for descriptor in (filesystem / "proc/self/fdinfo").iterdir():
         try:
             lines: Sequence[bytes] = descriptor.read_bytes().splitlines()

@@ -87,6 +87,7 @@ class Front:
         self._joins: set[asyncio.Task[None]] = set()  # tasks that join a host to gRPC
         self._warned_s = float("-inf")  # loop time of the last warning
         runtime = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+        # Only this user may enter the directory, so nobody can connect to gRPC past the front.
         self._directory = tempfile.mkdtemp(prefix="profagentd-", dir=runtime or None)
         self._socket = -1  # gRPC's, once it is hidden
 
@@ -221,13 +222,16 @@ class _Connection:
         ip = ipaddress.ip_address(address[0].partition("%")[0])
         ip = getattr(ip, "ipv4_mapped", None) or ip
         is_v4 = isinstance(ip, ipaddress.IPv4Address)
+        # Counted by network for IPv6, where a host has as many addresses as it likes.
         self.network = str(ip if is_v4 else ipaddress.ip_network((ip, _NETWORK_BITS), strict=False))
         self._peer = f"ipv4:{ip}:{address[1]}" if is_v4 else f"ipv6:[{ip}]:{address[1]}"
+        # It decides who gives way when there are too many connections.
         self.stage = Stage.SILENT
         self._is_joining = self._is_over = False  # `join` is under way; the connection has ended
         self.host, self.board = _End(self), _End(self)
         loop = asyncio.get_running_loop()
         self._now = loop.time
+        # Loop times: when the allowance was last at least half full, and when it was last updated.
         self._calm_s = self._counted_s = loop.time()
         # Bytes that it may still send at once. Below zero it is not read until the debt is paid, at the front's rate.
         self._allowed_bytes = float(BURST_BYTES)
@@ -300,10 +304,10 @@ class _Connection:
 
     def _spend(self, count: int) -> None:
         now_s = self._now()
-        left = self._allowed_bytes + (now_s - self._counted_s) * self._front.bytes_per_s
-        if left >= BURST_BYTES / 2:
+        allowed_bytes = self._allowed_bytes + (now_s - self._counted_s) * self._front.bytes_per_s
+        if allowed_bytes >= BURST_BYTES / 2:
             self._calm_s = now_s
-        self._allowed_bytes, self._counted_s = min(BURST_BYTES, left) - count, now_s
+        self._allowed_bytes, self._counted_s = min(BURST_BYTES, allowed_bytes) - count, now_s
         if self._allowed_bytes >= 0:
             return
         if now_s - self._calm_s > FLOOD_S:

@@ -89,6 +89,7 @@ class Roots:
     """Directories below which JOBs are searched: absolute paths without links, in the order of the settings."""
 
     def __init__(self, roots: Iterable[bytes]) -> None:
+        # Roots are only added: to leave one out takes a restart.
         self._roots = list(roots)
         self._queues: list[asyncio.Queue[bytes]] = []  # one for each running `each`, which takes new roots from it
 
@@ -197,6 +198,7 @@ class _Pool:
 
     def __init__(self, root: bytes) -> None:
         self._name = f"files of {root!r}"
+        # Calls in the order of `put`.
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()  # guards both counters: a thread ends only if it sees the queue empty under it
         self._pending = 0  # calls that are queued or running

@@ -99,6 +99,7 @@ def _keep_freed_memory() -> None:
     """Let glibc keep the memory of one message for the next: giving it back takes a tenth of the daemon's time."""
     libc = ctypes.CDLL(None)
     with suppress(AttributeError):  # musl has no such setting
+        # Setting either also turns off glibc's dynamic adjustment of both.
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
             libc.mallopt(parameter, KEPT_BYTES)
 

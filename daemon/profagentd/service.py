@@ -56,6 +56,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self._address = os.environ.get("NOTIFY_SOCKET", "")
+        # Not blocking: systemd may be slow, and the daemon must not wait for it.
         self._socket: socket.socket | None = None
         if self._address.startswith(("/", "@")):
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -189,6 +190,7 @@ class _Daemon:
         self._board = JobRegistry(clock, config.quiet_after_s)
         roots = Roots(map(real_root, config.roots))
         state = Path(config.state_directory)
+        # The parts in the order of their needs: each gets those before it, and none knows the service.
         self._losses = LossLedger(state)
         self._retention = RetentionKeeper(
             config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
@@ -310,7 +312,6 @@ class _Daemon:
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:
-    """Return an event that is set when one of these signals comes."""
     requested = asyncio.Event()
     for each in signals:
         asyncio.get_running_loop().add_signal_handler(each, requested.set)

@@ -34,7 +34,7 @@ def init(config_path: str | None = None) -> int:
 
 
 def finalize() -> int:
-    """Call `svp_acl_finalize`."""
+    """Call `svp_acl_finalize`, and return its code."""
     return code_of(runtime().finalize)
 
 

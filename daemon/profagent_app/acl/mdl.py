@@ -61,17 +61,17 @@ def load_from_mem(model: int, size: int) -> tuple[int, int]:
 
 
 def execute(model_id: int, inputs: int, outputs: int) -> int:
-    """Run a model with two datasets."""
+    """Run a model with two datasets; return a code."""
     return code_of(runtime().execute, model_id, inputs, outputs)
 
 
 def execute_async(model_id: int, inputs: int, outputs: int, stream: int) -> int:
-    """Run a model with two datasets in a stream."""
+    """Run a model with two datasets in a stream; return a code."""
     return code_of(runtime().execute_async, model_id, inputs, outputs, stream)
 
 
 def unload(model_id: int) -> int:
-    """Unload a model."""
+    """Unload a model; return a code."""
     return code_of(runtime().unload_model, model_id)
 
 

@@ -21,22 +21,22 @@ stamps = Stamps(lambda: runtime().mode is Mode.STARTED)
 
 
 def init(result_path: str) -> int:
-    """Make a JOB below `result_path`. Call it after acl.init and before a model is loaded."""
+    """Make a JOB below `result_path`, after acl.init and before a model is loaded; return a code."""
     return code_of(runtime().prof_init, result_path)
 
 
 def start(config: int) -> int:
-    """Begin to record."""
+    """Begin to record; return a code."""
     return code_of(runtime().prof_start, config)
 
 
 def stop(config: int) -> int:
-    """Stop recording. Stamps do nothing after this."""
+    """Stop recording; return a code. Stamps do nothing after this."""
     return code_of(runtime().prof_stop, config)
 
 
 def finalize() -> int:
-    """End the JOB."""
+    """End the JOB; return a code."""
     return code_of(runtime().prof_finalize)
 
 
@@ -56,7 +56,7 @@ def set_config(config_type: int, value: str) -> int:
 
 
 def destroy_config(config: int) -> int:
-    """Free a configuration."""
+    """Free a profiling configuration; return a code."""
     return code_of(runtime().destroy_config, config)
 
 
@@ -74,17 +74,17 @@ def create_subscribe_config(time_info_switch: int, aic_metrics: int, fd: int) ->
 
 
 def destroy_subscribe_config(config: int) -> int:
-    """Free a configuration."""
+    """Free a subscription's configuration; return a code."""
     return code_of(runtime().destroy_subscribe_config, config)
 
 
 def model_subscribe(model_id: int, config: int) -> int:
-    """Let the library write a descriptor for each layer that the model executes."""
+    """Let the library write a descriptor for each layer that the model executes; return a code."""
     return code_of(runtime().subscribe, model_id, config)
 
 
 def model_un_subscribe(model_id: int) -> int:
-    """End a model's subscription."""
+    """End a model's subscription; return a code."""
     return code_of(runtime().unsubscribe, model_id)
 
 
@@ -184,7 +184,7 @@ def range_stop(range_id: int) -> int:
 
 
 def destroy_stamp(stamp: int) -> int:
-    """Free a stamp."""
+    """Free a stamp; return 0 or -1."""
     return value_of(FAILED, stamps.destroy, stamp)[0]
 
 

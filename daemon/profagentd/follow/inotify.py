@@ -115,11 +115,13 @@ class InotifyWatcher:
         self.is_exhausted = False  # some directory could not be watched, so others must be scanned
         self._discovery = discovery
         self._registry = registry
-        # Both directions of one table: an event names a watch, a removal names a directory.
+        # One table in both directions: an event has the number of a watch, a removal has the directory.
         self._targets: dict[int, WatchTarget] = {}
         self._watches: dict[WatchTarget, int] = {}
         self._parents = 0  # watches of possible parents, bounded by PARENTS_LIMIT
         self._timer: asyncio.TimerHandle | None = None  # while events are being gathered
+        # The standard library has no inotify. With `use_errno`, get_errno returns that of
+        # this thread's last call.
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._descriptor = self._check(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
@@ -171,6 +173,7 @@ class InotifyWatcher:
 
     def _start_gathering(self) -> None:
         loop = asyncio.get_running_loop()
+        # The loop would wake for each event. While a program writes, a timer takes them in groups instead.
         loop.remove_reader(self._descriptor)
         self._timer = loop.call_later(FIRST_S, self._gather)
 

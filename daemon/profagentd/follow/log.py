@@ -263,6 +263,7 @@ class Log:
         self.size = sighting.size  # bytes of the file when it was last seen
         self.changed_s = changed_s  # monotonic time of the last change that was seen
         self.state = ANNOUNCED
+        # The comparison under way, in state COMPARING.
         self.comparison: Comparison | None = None
         self.generation = 0  # 0 until the first Started
         self.sent = 0  # offset up to which the present generation was sent

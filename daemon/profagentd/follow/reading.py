@@ -109,16 +109,16 @@ def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading,
 
 
 def _removed(log: Log) -> ReadStep:
-    """Return the step of a log whose file is gone, with a loss if content was written since the last read."""
+    """Return the step of a log whose file is removed, with a loss if content was written since the last read."""
     log.set_state(OVER)
-    asked = log.comparison if log.generation == 0 else None
-    generation, sent = (asked.generation, asked.offset) if asked else (log.generation, log.sent)
+    holding = log.comparison if log.generation == 0 else None
+    generation, sent = (holding.generation, holding.offset) if holding else (log.generation, log.sent)
     if sent > log.size:
         sent = 0  # the client holds more than the file had, so its bytes are of another file
-    gone = Removed(log.handle, generation, sent, log.size)
+    removed = Removed(log.handle, generation, sent, log.size)
     if log.size > sent or not log.grows or not log.file_events.implies_loss:
-        return ReadStep((gone,))
-    return ReadStep((unread_loss(log.job, log.path, read_bytes=0 if log.file_events.is_created else log.sent), gone))
+        return ReadStep((removed,))
+    return ReadStep((unread_loss(log.job, log.path, read_bytes=0 if log.file_events.is_created else log.sent), removed))
 
 
 class _FileRead:
@@ -129,10 +129,10 @@ class _FileRead:
         "_descriptor",
         "_events",
         "_files",
+        "_fingerprint",
         "_limit",
         "_log",
         "_now",
-        "_seen",
         "_sent_bytes",
         "_source",
     )
@@ -143,6 +143,7 @@ class _FileRead:
         self._source = source
         self._now = now
         self._limit = limit
+        # Events in the order in which the client needs them, and the bytes of their chunks.
         self._events: list[Event] = []
         self._sent_bytes = 0
         self._content: bytes | None = None  # the whole file, where an earlier read of this batch already has it
@@ -157,14 +158,13 @@ class _FileRead:
             log.file_events = FileEvent.HINT
             return self._finish(is_whole=False)
         log.file_events = FileEvent.HINT
-        # The `.done` may just have been read for the length of its data log; each inference has two, so no read is
-        # wasted.
+        # A `.done` may just have been read for the length of its data log, in this batch.
         end = None if log.comparison and log.comparison.offset else self._files.take_end(log.path)
         if end is not None and end.seen.size <= self._limit:
-            self._seen, self._content = end
+            self._fingerprint, self._content = end
             return self._read()
         self._descriptor, status = self._files.open(log.path)
-        self._seen = fingerprint(status)
+        self._fingerprint = fingerprint(status)
         try:
             return self._read()
         except OSError as error:
@@ -174,20 +174,23 @@ class _FileRead:
 
     def _read(self) -> ReadStep:
         log = self._log
-        if self._seen.size != log.size:
+        if self._fingerprint.size != log.size:
             self._note_change()
-        log.size = self._seen.size
+        # The status of the open descriptor decides, not that of the name: another file may take the name at any time.
+        log.size = self._fingerprint.size
         if log.comparison and not self._compare(log.comparison):
             return ReadStep(again=True)
         if log.grows:
             return self._read_growing()
-        return self._read_small_snapshot() if self._seen.size <= self._limit else self._read_large_snapshot()
+        return self._read_small_snapshot() if self._fingerprint.size <= self._limit else self._read_large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
         """Compare more of the prefix; return True once the comparison is decided."""
         # A snapshot is compared as a unit: a longer file that begins with the same bytes is another snapshot.
-        whole = comparison.generation > 0 and not self._log.grows
-        differs = self._seen.size != comparison.offset if whole else self._seen.size < comparison.offset
+        must_be_equal = comparison.generation > 0 and not self._log.grows
+        differs = (
+            self._fingerprint.size != comparison.offset if must_be_equal else self._fingerprint.size < comparison.offset
+        )
         if not differs and comparison.compared_bytes < comparison.offset and not self._read_prefix(comparison):
             return False
         digest = None if differs else comparison.matching_digest()
@@ -195,7 +198,7 @@ class _FileRead:
             self._events.append(self._log.start(comparison.generation + 1, comparison.reason_if_different))
             return True
         started = self._log.resume(comparison, digest)
-        self._log.fingerprint = self._seen
+        self._log.fingerprint = self._fingerprint
         self._events += [started] if started else []
         return True
 
@@ -212,43 +215,48 @@ class _FileRead:
 
     def _read_growing(self) -> ReadStep:
         log = self._log
-        if log.fingerprint and (log.fingerprint.inode != self._seen.inode or self._seen.size < log.sent):
+        if log.fingerprint and (log.fingerprint.inode != self._fingerprint.inode or self._fingerprint.size < log.sent):
             self._events.append(log.start(log.generation + 1, StartReason.RECREATED))
-        before, log.fingerprint = log.fingerprint, self._seen
-        if before and before != self._seen and log.sent and (self._seen.size <= before.size or log.is_complete):
+        before, log.fingerprint = log.fingerprint, self._fingerprint
+        if (
+            before
+            and before != self._fingerprint
+            and log.sent
+            and (self._fingerprint.size <= before.size or log.is_complete)
+        ):
             # A changed file that did not grow may have other content. A complete one that grew may be a new run of the
             # same model, which appends.
             log.compare_again()
             return self._step(again=True)
         self._send_next()
-        return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
+        return self._step(again=True) if log.sent < self._fingerprint.size else self._finish(is_whole=False)
 
     def _read_small_snapshot(self) -> ReadStep:
         """Send a snapshot of one chunk; the fingerprint before and after proves that no writer came between."""
         log, data = self._log, self._content
         if data is None:
-            data = os.pread(self._descriptor, self._seen.size + 1, 0)
-            if len(data) != self._seen.size or fingerprint(os.fstat(self._descriptor)) != self._seen:
+            data = os.pread(self._descriptor, self._fingerprint.size + 1, 0)
+            if len(data) != self._fingerprint.size or fingerprint(os.fstat(self._descriptor)) != self._fingerprint:
                 return self._step(due=self._now.monotonic + REREAD_S)
         if not log.has_sent_exactly(data):
             self._note_change()
             self._rewrite()
             self._send(data)
-        log.fingerprint = self._seen
+        log.fingerprint = self._fingerprint
         ended = self._source.ended_by(log.path)
         return self._finish(is_whole=ended is not None and self._source.end_length(ended, data) is not None)
 
     def _read_large_snapshot(self) -> ReadStep:
         """Send a snapshot of many chunks, from its beginning again whenever the file changed on the way."""
         log = self._log
-        if log.fingerprint != self._seen:
+        if log.fingerprint != self._fingerprint:
             self._note_change()
             if not self._is_stable:
                 return self._step(due=log.changed_s + STABLE_S)
             self._rewrite()
-        log.fingerprint = self._seen
+        log.fingerprint = self._fingerprint
         self._send_next()
-        return self._step(again=True) if log.sent < self._seen.size else self._finish(is_whole=False)
+        return self._step(again=True) if log.sent < self._fingerprint.size else self._finish(is_whole=False)
 
     def _finish(self, *, is_whole: bool) -> ReadStep:
         """Complete the log if nothing more is expected; else ask for the read that may complete it."""
@@ -272,7 +280,7 @@ class _FileRead:
         return self._now.monotonic >= self._log.changed_s + STABLE_S
 
     def _note_change(self) -> None:
-        self._log.changed_s = max(self._log.changed_s, self._now.monotonic_of(self._seen.mtime_ns // 1000))
+        self._log.changed_s = max(self._log.changed_s, self._now.monotonic_of(self._fingerprint.mtime_ns // 1000))
 
     def _rewrite(self) -> None:
         if self._log.has_content:
@@ -280,7 +288,7 @@ class _FileRead:
 
     def _send_next(self) -> None:
         # Bytes beyond the size in the fingerprint belong to the next read, whose fingerprint covers them.
-        size = min(self._limit, self._seen.size - self._log.sent)
+        size = min(self._limit, self._fingerprint.size - self._log.sent)
         self._send(os.pread(self._descriptor, size, self._log.sent))
 
     def _send(self, data: bytes) -> None:

@@ -342,6 +342,7 @@ class Server:
         self._credentials = credentials
         self._health = Health()
         self._front: Front | None = None  # none for a Unix socket: its clients are on the board
+        # The access check wraps every method, of both services; the codecs only Follow.
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(access, CheckedMessages()))
         add_BoardServicer_to_server(servicer, self._server)
         add_HealthServicer_to_server(self._health, self._server)

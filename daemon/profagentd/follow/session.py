@@ -344,6 +344,7 @@ class FollowSession:
     def next_lookup(self, now: float) -> NameLookup | None:
         """Return the next names to look up, bounded by the room for logs; None without names or room."""
         self.awaits_room = False
+        # The lowest handle first. A lookup is one page, so logs are read and sent between two of them.
         following = next((each for each in self._followings.values() if each.can_look_up(now)), None)
         if following is None:
             return None

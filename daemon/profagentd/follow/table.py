@@ -43,6 +43,7 @@ class LogTurns:
 
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
+        # The announced logs by handle. Handles that are over are in neither table.
         self._logs: dict[int, Log] = {}
         self._paths: dict[int, dict[bytes, Log]] = {}  # by JOB and path
         self._last_handle = 0  # handles are never used again within a stream

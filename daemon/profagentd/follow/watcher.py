@@ -178,7 +178,7 @@ class ScanRounds:
         self._changed.pop(place, None)
 
     async def run(self) -> None:
-        """Scan until cancelled."""
+        """Scan in rounds, until cancelled."""
         while True:
             await self._wake.wait()
             cpu_s = 0.0

@@ -222,15 +222,15 @@ class Profiled:
 
     def __init__(self) -> None:
         self._next_look = float("-inf")  # monotonic time of the next search
-        self._found: dict[str, str] = {}  # result of the last search: label → process number
+        self._programs: dict[str, str] = {}  # result of the last search: label → process number
 
     def __call__(self, board: Path) -> dict[str, str]:
         """Return the label of each process and its directory's name in /proc."""
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + PROGRAMS_S
             found, _ = npu_processes(board / "proc")
-            self._found = {f"program.{each.name}-{each.pid}": str(each.pid) for each in found}
-        return {"daemon": "self", **self._found}
+            self._programs = {f"program.{each.name}-{each.pid}": str(each.pid) for each in found}
+        return {"daemon": "self", **self._programs}
 
 
 class Processes:

@@ -47,7 +47,7 @@ class KeptLoss:
 
     @property
     def detail(self) -> str:
-        """Sentence for people."""
+        """Sentence that describes the loss to people."""
         if self.reason == LossReason.DISK_FULL.value:
             return "no space was left for the JOB: what its program wrote meanwhile is gone, how much is not known"
         return f"{self.lost_logs} logs of {self.lost_bytes} bytes were deleted to make room before they were delivered"
@@ -64,6 +64,7 @@ class LossLedger:
         self._saved_revision = 0  # revision that the file holds
         self._is_failing = False  # the disk refused the file, which is logged once
         self._saving = asyncio.Lock()  # one writer of the file: an older state must not replace a newer one
+        # Streams, which send the changed losses.
         self._listeners: list[Callable[[], None]] = []
 
     def since(self, revision: int) -> list[KeptLoss]:
@@ -137,6 +138,7 @@ class LossLedger:
         self.revision += 1
         self._losses.pop(loss.id, None)
         self._losses[loss.id] = (self.revision, loss)
+        # The dict is in the order of changes, so its first entry changed longest ago.
         if len(self._losses) > LOSSES_LIMIT:
             del self._losses[next(iter(self._losses))]
         for listener in self._listeners:
@@ -242,7 +244,7 @@ class SpaceWatch:
         self.spaces: dict[bytes, Space] = {}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Check all roots in turn, until cancelled."""
         await self._roots.each(self._watch)
 
     async def look(self, root: bytes) -> bool:

@@ -62,16 +62,16 @@ class AckTracker:
         self._saved.clear()
         self._unsaved.clear()
 
-    def note_delivered(self, consumer: str, place: FolderPlace, path: bytes, seen: Fingerprint) -> None:
+    def note_delivered(self, consumer: str, place: FolderPlace, path: bytes, fingerprint: Fingerprint) -> None:
         """Record that the consumer has all of this log's file, as it was with this fingerprint."""
         counted = consumer if consumer in self._consumers else _ANYONE
         if counted in self._consumers:
-            self._unsaved.setdefault(place, {})[_log_key(counted, path)] = _file_key(seen)
+            self._unsaved.setdefault(place, {})[_log_key(counted, path)] = _file_key(fingerprint)
             self.changed_jobs.add(place)
 
-    def has(self, place: FolderPlace, path: bytes, seen: Fingerprint) -> bool:
+    def has(self, place: FolderPlace, path: bytes, fingerprint: Fingerprint) -> bool:
         """Return True if every consumer has this very file. Any thread may call this."""
-        unsaved, saved, file = self._unsaved.get(place, {}), self._saved.get(place, {}), _file_key(seen)
+        unsaved, saved, file = self._unsaved.get(place, {}), self._saved.get(place, {}), _file_key(fingerprint)
         return all((unsaved.get(key) or saved.get(key)) == file for key in self._keys(path))
 
     # Deliveries on the disk
@@ -139,8 +139,8 @@ def _log_key(consumer: str, path: bytes) -> bytes:
     return hashlib.blake2b(consumer.encode("utf-8") + b"\0" + path, digest_size=DIGEST_BYTES).digest()
 
 
-def _file_key(seen: Fingerprint) -> bytes:
-    return hashlib.blake2b(_SEEN.pack(*seen), digest_size=DIGEST_BYTES).digest()
+def _file_key(fingerprint: Fingerprint) -> bytes:
+    return hashlib.blake2b(_SEEN.pack(*fingerprint), digest_size=DIGEST_BYTES).digest()
 
 
 def _read(file: Path) -> _Records:
@@ -162,10 +162,10 @@ def _append(file: Path, records: bytes) -> int:
         _bound(file.parent)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "ab") as text:
-        whole = text.tell() - text.tell() % RECORD_BYTES
-        text.truncate(whole)  # drops the part of a record that a killed daemon wrote
+        complete_bytes = text.tell() - text.tell() % RECORD_BYTES
+        text.truncate(complete_bytes)  # drops the part of a record that a killed daemon wrote
         text.write(records)
-    return whole + len(records)
+    return complete_bytes + len(records)
 
 
 def _bound(directory: Path) -> None:

@@ -335,6 +335,7 @@ class Drawing:
             Executed(sequence, ticks, segment.runs[index].layers[0], begin_us, end_us)
             for (index, _, sequence), (ticks, _), begin_us, end_us in zip(order, records, [0, *ends_us], ends_us)
         )
+        # Rounded up, so that the segment's end is not before that of its last run.
         duration_us = math.ceil(ends[-1] / self._ticks_per_us)
         return SegmentDraw(number, segment.unit, duration_us, data=data, executed=executed)
 

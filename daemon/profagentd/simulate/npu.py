@@ -269,6 +269,7 @@ class Npu:
         self._names = names or self._rng
         facts = chosen_facts(options.facts)
         drawing = Drawing(self._network, options.pictures, load_counters(), self._rng, facts, gaps=gaps)
+        # Drawn once: at run time an inference only writes bytes that exist already.
         self._variants = drawing.variants()
         drawn = _LOWEST_PID + int(self._rng.random() * _PIDS)
         self._pid = options.board.pid if options.board else drawn
@@ -277,6 +278,7 @@ class Npu:
         self._model: LoadedModel | None = None  # while one is loaded
         self._program = _program(options.run, self._pid) if options.run else None
         self._board = options.board
+        # Counters for the summary: inferences, those recorded, and their aicore records.
         self.inferences = 0
         self.sampled = 0
         self.aicore_records = 0

@@ -57,7 +57,7 @@ class SimulatedProgram:
             self._fifo = -1
 
     def end(self) -> None:
-        """Close the FIFO."""
+        """Close the FIFO, which ends the subscription."""
         if self._fifo >= 0:
             os.close(self._fifo)
             self._fifo = -1

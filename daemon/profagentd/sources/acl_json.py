@@ -92,6 +92,7 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
             found.setdefault(config, Profiling(file.path, config))
         else:
             _LOGGER.info("%s was changed after the JOB was made: passed over", os.fsdecode(file.path))
+    # Files with equal settings are one entry; only settings that differ leave it open which file was used.
     if len(found) > 1:
         paths = ", ".join(os.fsdecode(each.path) for each in found.values())
         _LOGGER.warning("%s: several acl.json lead there and differ: %s", os.fsdecode(directory), paths)

@@ -160,6 +160,7 @@ def open_directory(place: FolderPlace) -> int:
     could be outrun by whoever owns the directory.
     """
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    # Each directory is opened through its parent's descriptor, so a component that is replaced by a link is refused.
     for component in place.path.split(b"/") if place.path else ():
         try:
             below = os.open(component, _DIRECTORY, dir_fd=descriptor)

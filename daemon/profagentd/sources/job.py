@@ -196,6 +196,7 @@ class JobSource(Source):
             if api_model(name) is not None:
                 interfaces.append(name)
             yield None
+        # All names are known now: a model's tables may have come after its acl_api.
         ended = [name for name in interfaces if files.announced_length(self, _in_data(name)) is not None]
         if not ended or any(api_model(name) in profiled for name in set(interfaces) - set(ended)):
             yield False

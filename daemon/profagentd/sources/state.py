@@ -104,6 +104,7 @@ def _target(link: str) -> str:
 
 def _started_us(process: Path) -> int:
     """Return the time from boot to the process's start: field 22 of its stat, after a name that may hold spaces."""
+    # The name in brackets may hold brackets itself, so the last one counts.
     fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[19]) * _US_PER_S // _TICKS_PER_S
 

@@ -85,17 +85,17 @@ class _Allowance:
 
     def __init__(self, burst: float, per_s: float) -> None:
         self._burst, self._per_s = burst, per_s
-        self._left, self._since_s = burst, float("-inf")  # amount available, as of this time
+        self._available, self._since_s = burst, float("-inf")  # amount available, as of this time
 
     def allows(self, amount: float, now_s: float) -> bool:
         """Return True if this amount may be taken now."""
         passed_s, self._since_s = now_s - self._since_s, now_s
-        self._left = min(self._left + passed_s * self._per_s, self._burst)
-        return amount <= self._left
+        self._available = min(self._available + passed_s * self._per_s, self._burst)
+        return amount <= self._available
 
     def take(self, amount: float) -> None:
-        """Take the amount."""
-        self._left -= amount
+        """Take the amount, which `allows` has permitted."""
+        self._available -= amount
 
 
 class _User:
@@ -141,16 +141,21 @@ class Intake:
         self._spools: dict[tuple[str, str], _FilledSpool] = {}  # by kind and name, the newest last
         self._passed: list[_Pipe] = []  # pipes passed through the socket
         self._users: dict[int, _User] = {}  # by user number
+        # Of all users together: twice the bytes of one user.
         self._all_users = _User(2, MOST_NAMES, NAMES_PER_S)
+        # Pipes, the listening socket, its connections, and the wake-up pipe.
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
+        # Connections that have sent nothing yet, the oldest first; bounded by MOST_WAITING.
         self._connections: list[socket.socket] = []
         self._unopened: list[Fifo] = []  # FIFOs that could not be opened again
+        # The pipe by which `stop` wakes the thread.
         self._wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
         self._lock = -1  # descriptor of the lock file in the run directory
         self._is_stopping = False  # set by `stop`, read by the thread after each round
         self._rest_s = REST_S  # pause after this round
+        # LOST records written, and bytes refused or not accepted by the disk; for tests and the log.
         self.torn_records = self.lost_bytes = 0
 
     def start(self) -> None:
@@ -381,6 +386,7 @@ class Intake:
         """Receive a name and a descriptor; answer `ok`, or the reason of a refusal."""
         if connection not in self._connections:
             return  # the connection was closed in this very round, for want of room
+        # Received descriptors belong to this function, whatever happens: a leak would use up the daemon's limit.
         descriptors: list[int] = []
         try:
             message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
@@ -429,7 +435,6 @@ class Intake:
 
 
 def _user_of(connection: socket.socket) -> int:
-    """Return the user whose process connected."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     user: int = _PEER.unpack(credentials)[1]
     return user
@@ -443,7 +448,6 @@ def _end(spool: Spool) -> None:
 
 
 def _remember_last(last_marks: dict[bytes, bytes], records: Iterable[bytes]) -> None:
-    """Remember the last mark of each writer."""
     for record in records:
         writer = record[8:12] + record[46:48]  # process, and writer in it
         if record != LOST and (writer in last_marks or len(last_marks) < MOST_KEPT):
@@ -451,9 +455,10 @@ def _remember_last(last_marks: dict[bytes, bytes], records: Iterable[bytes]) -> 
 
 
 def _split_descriptors(data: bytes) -> tuple[list[bytes], bytes]:
-    """Return whole records, and the beginning of one."""
-    whole = len(data) - len(data) % RECORD_BYTES
-    return [data[begin : begin + RECORD_BYTES] for begin in range(0, whole, RECORD_BYTES)], data[whole:]
+    complete_bytes = len(data) - len(data) % RECORD_BYTES
+    return [data[begin : begin + RECORD_BYTES] for begin in range(0, complete_bytes, RECORD_BYTES)], data[
+        complete_bytes:
+    ]
 
 
 def _split_marks(data: bytes) -> tuple[list[bytes], bytes]:

@@ -143,6 +143,7 @@ class SpoolKeeper:
             try:
                 while True:
                     await loop.run_in_executor(thread, self._sweep, lines, spool)
+                    # A late sweep does not make the next ones hurry: the period starts anew.
                     due = max(due + period_s, self._clock.monotonic())
                     await self._clock.sleep(due - self._clock.monotonic())
             finally:
@@ -165,6 +166,7 @@ class SpoolKeeper:
         loop, config = asyncio.get_running_loop(), self._config
 
         def on_dropped(collection: str, segment: str, size: int) -> None:
+            # The intake's thread writes the spools, and the ledger belongs to the loop.
             loop.call_soon_threadsafe(self._on_dropped, collection, segment, size)
 
         def new(kind: str, name: str) -> Spool:

@@ -50,7 +50,7 @@ class _StoredSegment(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """Its collection's directory."""
+        """Directory of its collection."""
         return os.path.dirname(self.path)
 
     @property
@@ -138,6 +138,7 @@ class Spool:
 
     def _end_segment(self) -> None:
         if self._file >= 0:
+            # The length is final: nothing is written to this descriptor any more.
             _write(self._directory, f"{self._number:08d}{DONE}", f"bytes:{self._bytes}\n".encode())
             os.close(self._file)
             self._file = -1
@@ -177,7 +178,6 @@ class Spool:
             shutil.rmtree(segment.directory, ignore_errors=True)
 
     def _segments(self) -> Iterator[_StoredSegment]:
-        """Yield the segments of all names of this kind."""
         for collection in os.listdir(self._parent):
             found = _COLLECTION.fullmatch(collection)
             if found is not None and found["kind"] == self._kind:
