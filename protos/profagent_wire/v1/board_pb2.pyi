@@ -5,8 +5,8 @@ The wire between a board that keeps profiling logs and a host that copies them.
 
 A log is a file that grows, or a small one that is rewritten whole, inside a JOB directory of the board. The board
 sends (log, generation, offset, bytes) and never looks inside a record; the host keeps a byte-identical copy and
-says how far that copy is durable. No state of a client outlives its stream on the board: a client that comes back
-is asked, log by log, what it holds. This file is the whole contract: a client needs nothing else.
+acknowledges how far that copy is durable. The board keeps no state of a client beyond its stream: a client that
+comes back answers, log by log, what it holds. This file is the whole contract: a client needs nothing else.
 
 Units and types. Every time is in microseconds, every size and offset in bytes. "Wall clock" is the board's own
 real-time clock in microseconds since the Unix epoch; it may jump. "Monotonic clock" never goes back, its zero is
@@ -14,14 +14,15 @@ arbitrary. Digests are BLAKE2b of 16 bytes, without key, salt or personalisation
 
 Compatibility. The protocol has a version major.minor. A different major is refused with FAILED_PRECONDITION and
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
-do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
+do not know. Description.capabilities names what a peer may use beyond version 1.0.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
 Acknowledge, Select and Released hold at most 1,000 entries each, a Batch 1,000 events and 1,000 made logs. At most
 4,096 logs of a stream are announced and not yet released at a time. An offset, a size, a generation, and a count of
-bytes, logs or inferences is at most 2^48, a time 2^62, any other number 2^63 - 1, except Loss.id; a board has at most
-20,000 JOBs. Whoever exceeds a limit has its stream closed: by the server with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+bytes, logs or inferences is at most 2^48, a time 2^62, any other number 2^63 - 1, except Loss.id; a board has at
+most 20,000 JOBs. The stream of a peer that exceeds a limit is closed, by the server with RESOURCE_EXHAUSTED or
+INVALID_ARGUMENT.
 """
 
 import builtins
@@ -52,7 +53,7 @@ class _RetentionPolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     RETENTION_POLICY_DELIVERED: _RetentionPolicy.ValueType  # 2
     """Complete logs are deleted once they are delivered."""
     RETENTION_POLICY_MIN_FREE: _RetentionPolicy.ValueType  # 3
-    """Delivered logs are deleted when space runs short, then, where that is allowed, others: each such JOB is a kept Loss."""
+    """Delivered logs are deleted when space runs short, then, where allowed, others: such a JOB has a recorded Loss."""
 
 class RetentionPolicy(_RetentionPolicy, metaclass=_RetentionPolicyEnumTypeWrapper): ...
 
@@ -62,7 +63,7 @@ RETENTION_POLICY_KEEP: RetentionPolicy.ValueType  # 1
 RETENTION_POLICY_DELIVERED: RetentionPolicy.ValueType  # 2
 """Complete logs are deleted once they are delivered."""
 RETENTION_POLICY_MIN_FREE: RetentionPolicy.ValueType  # 3
-"""Delivered logs are deleted when space runs short, then, where that is allowed, others: each such JOB is a kept Loss."""
+"""Delivered logs are deleted when space runs short, then, where allowed, others: such a JOB has a recorded Loss."""
 global___RetentionPolicy = RetentionPolicy
 
 class _OutputState:
@@ -96,12 +97,12 @@ class _JobStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     JOB_STATE_FINISHED: _JobState.ValueType  # 2
     """Every model that was loaded is unloaded, every log that can be expected is complete, no change for two seconds."""
     JOB_STATE_QUIET: _JobState.ValueType  # 3
-    """No change for as long as the daemon is set to wait. Says nothing about completeness."""
+    """No change for the time in the daemon's settings. This says nothing about completeness."""
     JOB_STATE_REMOVED: _JobState.ValueType  # 4
     """The directory is gone from the board."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
-    """What a JOB directory is doing."""
+    """State of a JOB directory."""
 
 JOB_STATE_UNSPECIFIED: JobState.ValueType  # 0
 JOB_STATE_OPEN: JobState.ValueType  # 1
@@ -109,7 +110,7 @@ JOB_STATE_OPEN: JobState.ValueType  # 1
 JOB_STATE_FINISHED: JobState.ValueType  # 2
 """Every model that was loaded is unloaded, every log that can be expected is complete, no change for two seconds."""
 JOB_STATE_QUIET: JobState.ValueType  # 3
-"""No change for as long as the daemon is set to wait. Says nothing about completeness."""
+"""No change for the time in the daemon's settings. This says nothing about completeness."""
 JOB_STATE_REMOVED: JobState.ValueType  # 4
 """The directory is gone from the board."""
 global___JobState = JobState
@@ -145,7 +146,7 @@ class _LogKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTy
     """It is small and is rewritten whole; each rewrite is a new generation, sent from offset 0."""
 
 class LogKind(_LogKind, metaclass=_LogKindEnumTypeWrapper):
-    """How a log is written."""
+    """The manner in which a log is written."""
 
 LOG_KIND_UNSPECIFIED: LogKind.ValueType  # 0
 LOG_KIND_DATA: LogKind.ValueType  # 1
@@ -168,7 +169,7 @@ class _StartReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     START_REASON_DIFFERENT: _StartReason.ValueType  # 3
     """The client's prefix is not the file's, or is longer than the file."""
     START_REASON_RECREATED: _StartReason.ValueType  # 4
-    """The file was made anew or shrank while it was followed."""
+    """The file was created again, or shrank, while it was followed."""
     START_REASON_REWRITTEN: _StartReason.ValueType  # 5
     """A snapshot was rewritten."""
 
@@ -182,7 +183,7 @@ START_REASON_SAME: StartReason.ValueType  # 2
 START_REASON_DIFFERENT: StartReason.ValueType  # 3
 """The client's prefix is not the file's, or is longer than the file."""
 START_REASON_RECREATED: StartReason.ValueType  # 4
-"""The file was made anew or shrank while it was followed."""
+"""The file was created again, or shrank, while it was followed."""
 START_REASON_REWRITTEN: StartReason.ValueType  # 5
 """A snapshot was rewritten."""
 global___StartReason = StartReason
@@ -262,7 +263,7 @@ class Description(google.protobuf.message.Message):
     def clocks(self) -> global___Clocks: ...
     @property
     def roots(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Directories under which JOB directories are looked for."""
+        """Directories below which JOB directories are searched."""
 
     @property
     def retention(self) -> global___Retention:
@@ -292,7 +293,7 @@ global___Description = Description
 
 @typing.final
 class Retention(google.protobuf.message.Message):
-    """What a daemon deletes of the logs that it serves."""
+    """The logs that a daemon deletes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -380,9 +381,9 @@ global___ExamineRequest = ExamineRequest
 
 @typing.final
 class Examination(google.protobuf.message.Message):
-    """What the board sees of itself. These are facts; what they mean is the client's to say. Each source of facts is waited
-    for a few seconds at most: one that does not answer, or cannot be read, stands in `unknown`, and its fields are empty.
-    Within two seconds the same answer may be given again. Paths are as the board has them; what is not UTF-8 is escaped.
+    """Facts about the board; the client interprets them. Each source of facts has a few seconds: one that does not answer,
+    or cannot be read, is listed in `unknown`, and its fields are empty. An answer may be up to two seconds old. Paths
+    are the board's own; bytes that are not UTF-8 are escaped.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -417,8 +418,8 @@ class Examination(google.protobuf.message.Message):
 
     @property
     def acl_json(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AclJson]:
-        """Files that are, or may be, the acl.json of programs: those that the daemon is told of, else those in the usual
-        places below its roots. At most 16.
+        """Files that are, or may be, the acl.json of programs: those of the daemon's settings, else those in the usual places
+        below its roots. At most 16.
         """
 
     @property
@@ -562,7 +563,7 @@ class UmapNode(google.protobuf.message.Message):
     error: builtins.str
     """Why it cannot be read; empty when it can."""
     text: builtins.str
-    """Of svp_npu or svp_nnn: what it says, at most 8 KiB. Else empty."""
+    """Text of svp_npu or svp_nnn, at most 8 KiB. Empty for the other nodes."""
     def __init__(
         self,
         *,
@@ -604,7 +605,7 @@ class RootFacts(google.protobuf.message.Message):
 
     @property
     def unreadable(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___UnreadableDirectory]:
-        """Directories below it, as deep as JOBs are looked for, that cannot be listed; at most 16."""
+        """Directories within the depth of the search that cannot be listed; at most 16."""
 
     def __init__(
         self,
@@ -717,7 +718,7 @@ global___Mount = Mount
 
 @typing.final
 class InotifyFacts(google.protobuf.message.Message):
-    """Limits of the kernel; 0 where it does not tell. `watches` are those that the daemon has."""
+    """Limits of the kernel, 0 where unknown. `watches` counts those of the daemon."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -789,7 +790,7 @@ class JobMeasure(google.protobuf.message.Message):
     inferences: builtins.int
     """Inferences that have an aicore or an aicpu data log, or both."""
     is_all: builtins.bool
-    """False when counting was cut off after 5 s, or the JOB cannot be read: it holds at least so much."""
+    """False when counting ended at its time limit, or the JOB cannot be read: the figures are then lower bounds."""
     def __init__(
         self,
         *,
@@ -828,10 +829,10 @@ class JobStatus(google.protobuf.message.Message):
     takes it back.
     """
     source: builtins.str
-    """What kind of data it is: `job` for a JOB directory. It says what the collection's logs are called and mean."""
+    """The kind of data, `job` for a JOB directory. It determines the names and the meaning of the collection's logs."""
     @property
     def profiling(self) -> global___Profiling:
-        """What the program was told to record, where the daemon can read it; else not set."""
+        """The program's profiling settings, where the daemon can read them; else not set."""
 
     def __init__(
         self,
@@ -938,7 +939,7 @@ class Open(google.protobuf.message.Message):
     CONSUMER_FIELD_NUMBER: builtins.int
     CLIENT_FIELD_NUMBER: builtins.int
     consumer: builtins.str
-    """Who keeps the copy, e.g. a workspace's name: 1 to 64 of [A-Za-z0-9._-]. Deliveries are counted by it."""
+    """Name of the copy's owner, e.g. of a workspace: 1 to 64 of [A-Za-z0-9._-]. Deliveries are counted by it."""
     client: builtins.str
     """Name and version of the client program, for the daemon's log."""
     @property
@@ -965,9 +966,9 @@ class Welcome(google.protobuf.message.Message):
     HEARTBEAT_US_FIELD_NUMBER: builtins.int
     ROLE_FIELD_NUMBER: builtins.int
     heartbeat_us: builtins.int
-    """Each side sends a Heartbeat at least this often, and may take a peer as gone after three such times of silence."""
+    """Longest interval between two messages of a side. A peer that is silent for three of them may be considered gone."""
     role: global___Role.ValueType
-    """What this client may do. Only an operator's acknowledgements release anything on the board."""
+    """Role of this client. Only an operator's acknowledgements count as deliveries."""
     @property
     def description(self) -> global___Description: ...
     def __init__(
@@ -1018,20 +1019,20 @@ global___Select = Select
 
 @typing.final
 class Announced(google.protobuf.message.Message):
-    """Logs of which the server asks: what do you hold? Every log starts so, whether old, new, or changed again after it
-    was released, except logs of `Batch.made`. The server sends no byte of it before the answer.
+    """Logs for which the server asks what the client holds. Every log starts with this, whether old, new, or changed after
+    its release, except logs of `Batch.made`. The server sends no byte of a log before the answer.
 
-    Logs of one JOB are announced in an order, since the first Select of the JOB in the stream, here or in a Batch. What
-    is said to come before something is in an earlier message, or in the same one and before it in the list. It may be
-    released by then.
+    From the first Select of a JOB in the stream, its logs are announced in an order, here or in a Batch. A log that
+    comes before another one is in an earlier message, or in the same message and earlier in its list. It may be released
+    by then.
 
     - Before a data log come the small files with which it is read, of those that stood when it was made: `simulated`,
       `info.json.<device>`, `data/<model>.<id>.net.info` and `data/<model>.<id>.layer.info`, by the data log's own name.
     - Before the `.done` of an aicore or aicpu log come the data logs of its inference that stood when the `.done` was
       made: its own, and the one with the other unit in its name (`aicore.` and `aicpu.`, or `AAcore.` and `AAcpu.`).
 
-    So whoever was told of a `.done`, and not of the other unit's data log, knows that there was none; and whoever was
-    told of a data log, and not of its layers, knows that there are none. What was deleted since is not announced.
+    So if a `.done` is announced without the other unit's data log, there was none; and if a data log is announced
+    without its layers, there are none. Files that were deleted in between are not announced.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1067,7 +1068,7 @@ class AnnouncedLog(google.protobuf.message.Message):
     """
     kind: global___LogKind.ValueType
     size: builtins.int
-    """Size when it was announced. It may be wrong by the time it is read."""
+    """Size when the log was announced. It may have changed by the time it is read."""
     def __init__(
         self,
         *,
@@ -1083,8 +1084,8 @@ global___AnnouncedLog = AnnouncedLog
 
 @typing.final
 class Holdings(google.protobuf.message.Message):
-    """One answer for each announced log, in any order and in any number of messages; none is needed for one of `Batch.made`
-    of which nothing is held.
+    """One answer for each announced log, in any order and in any number of messages. A log of `Batch.made` needs no answer
+    if the client holds nothing of it.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1112,8 +1113,8 @@ class Holding(google.protobuf.message.Message):
     PREFIX_DIGEST_FIELD_NUMBER: builtins.int
     handle: builtins.int
     skip: builtins.bool
-    """The client does not want this log. The handle is over with this answer; one of `Batch.made` when it is told in
-    Released.
+    """The client does not want this log. The handle is over with this answer; that of a log of `Batch.made` is over with
+    its Released.
     """
     generation: builtins.int
     """The generation of which the client holds the first `offset` bytes; 0 and 0 when it holds nothing.
@@ -1137,7 +1138,7 @@ global___Holding = Holding
 
 @typing.final
 class Batch(google.protobuf.message.Message):
-    """Several things about logs, in order, with at most 256 KiB of their bytes."""
+    """Several events of logs, in order, with at most 256 KiB of their bytes."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1147,10 +1148,10 @@ class Batch(google.protobuf.message.Message):
     def events(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Event]: ...
     @property
     def made(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___AnnouncedLog]:
-        """Logs that were made while their JOB was followed; they are announced by this, before the events. The client is
-        taken to hold nothing of them: they come as after an empty Holding, which is not waited for. A client that does
-        hold something of one, or does not want it, answers all the same, and passes over what comes of the handle. The
-        server then releases it. Unless the answer was `skip`, it announces the log anew under another handle, and asks.
+        """Logs that were created while their JOB was followed. This announces them, before the events. The server assumes
+        that the client holds nothing of them, and sends them without waiting for a Holding. A client that does hold
+        something of one, or does not want it, answers all the same, and ignores what comes of the handle. The server then
+        releases it. Unless the answer was `skip`, it announces the log again, under another handle and with the question.
         """
 
     def __init__(
@@ -1307,7 +1308,7 @@ class Removed(google.protobuf.message.Message):
     sent: builtins.int
     """Bytes that this stream, or the client's holding before it, covers."""
     size: builtins.int
-    """The last size seen. When it is larger than `sent`, these bytes are lost."""
+    """The last size seen. If it is larger than `sent`, the bytes in between are lost."""
     def __init__(
         self,
         *,
@@ -1322,7 +1323,7 @@ global___Removed = Removed
 
 @typing.final
 class Loss(google.protobuf.message.Message):
-    """Something that existed is gone, or cannot be sent."""
+    """Data that existed is gone, or cannot be sent."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1347,18 +1348,18 @@ class Loss(google.protobuf.message.Message):
     lost_bytes: builtins.int
     """Bytes that are lost where that is known, else 0."""
     id: builtins.int
-    """A kept loss: it happened whether or not somebody listened, the daemon keeps it over its own restarts (the newest
-    1,000 of them), and tells it on each stream, right after JobsListed or when it happens. The number is chosen at
-    random and names the loss, so that a client counts it once; 0 for a loss that is told only once. A kept loss that
-    still goes on is told again under the same number with its newer figures.
-    Reasons of kept losses: `deleted-undelivered` (retention made room; lost_bytes and lost_logs count what went),
-    `disk-full` (no space was left on a root's file system, so what the runtime wanted to write there is gone; what
-    and how much is not known).
+    """Identity of a recorded loss; 0 for any other loss, which is sent once. The daemon records losses that happen
+    without any stream as well. It keeps the newest 1,000 over its own restarts, and sends them on each stream, right
+    after JobsListed or when they happen. The number is random, so that a client counts the loss once. A recorded loss
+    that continues is sent again, under the same number and with newer figures.
+    Reasons of recorded losses: `deleted-undelivered` (retention made room; lost_bytes and lost_logs count what was
+    deleted), `disk-full` (a root's file system had no space left, so data of the runtime are gone; which and how many
+    is not known).
     """
     job_name: builtins.str
-    """The JOB's name; set in a kept loss that is about one, which may have no handle any more."""
+    """The JOB's name, in a recorded loss of a JOB, which may have no handle any more."""
     from_wall_us: builtins.int
-    """When it happened, by the board's wall clock."""
+    """Begin and end of the loss, by the board's wall clock."""
     to_wall_us: builtins.int
     lost_logs: builtins.int
     """Logs that are lost where that is known, else 0."""
@@ -1382,7 +1383,7 @@ global___Loss = Loss
 
 @typing.final
 class Acknowledge(google.protobuf.message.Message):
-    """What is durable on the client's side. Later acknowledgements include earlier ones of the same log."""
+    """Bytes that are durable at the client. Later acknowledgements include earlier ones of the same log."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1400,7 +1401,7 @@ global___Acknowledge = Acknowledge
 
 @typing.final
 class Acknowledgement(google.protobuf.message.Message):
-    """One that goes beyond what was sent closes the stream with INVALID_ARGUMENT."""
+    """An acknowledgement beyond the bytes sent closes the stream with INVALID_ARGUMENT."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1428,8 +1429,8 @@ global___Acknowledgement = Acknowledgement
 
 @typing.final
 class Released(google.protobuf.message.Message):
-    """Handles that are over: their logs are complete and acknowledged, or have been idle for long while others wait. A
-    log that changes after its release is announced anew under another handle.
+    """Handles that are over: their logs are complete and acknowledged, or did not change while others waited for room. A
+    log that changes after its release is announced again, under another handle.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1466,8 +1467,8 @@ global___Heartbeat = Heartbeat
 
 @typing.final
 class Sync(google.protobuf.message.Message):
-    """The client asks to be told when everything has been sent that the followed JOBs hold at this moment. A later Sync
-    takes the place of one that is not answered yet.
+    """Request for a Synced once everything is sent that the followed JOBs hold now. A later Sync replaces one that is not
+    answered yet.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1486,8 +1487,8 @@ global___Sync = Sync
 
 @typing.final
 class Synced(google.protobuf.message.Message):
-    """Everything that the followed JOBs held when the Sync of this number came has been sent. It is not sent while a root
-    does not answer, nor while JOBs grow faster than they are read.
+    """Everything is sent that the followed JOBs held when the Sync of this number arrived. There is no answer while a root
+    hangs, nor while JOBs grow faster than they are read.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -1505,7 +1506,7 @@ global___Synced = Synced
 
 @typing.final
 class Goodbye(google.protobuf.message.Message):
-    """The server is about to end the stream in good order. The client may come back after the delay."""
+    """The server is about to end the stream. The client may come back after the delay."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

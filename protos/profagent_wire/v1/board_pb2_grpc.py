@@ -45,33 +45,33 @@ class BoardServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Describe(self, request, context):
-        """Who the board is, what it speaks, and what its clocks show now.
+        """Return the board's identity, its versions and capabilities, and its clocks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SyncClock(self, request, context):
-        """One exchange for estimating the offset between two clocks: the host notes its own time before and after the
-        call and takes the pair with the smallest round trip.
+        """Return the board's clocks, for estimating their offset: the host reads its own clock before and after the call, and
+        uses the call with the smallest round trip.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Follow(self, request_iterator, context):
-        """The live copy. The conversation of one stream:
+        """Copy logs while they grow. The messages of one stream:
 
         client                                server
         Open                             →
         ←    Welcome
-        ←    JobStatus for each JOB there is, then JobsListed;
+        ←    JobStatus for each existing JOB, then JobsListed;
         later a JobStatus whenever a JOB appears or its state changes
         Select (JOBs to follow)          →
         ←    Announced (logs of a selected JOB, in pages, as they are found)
         Holdings (one for each of them)  →
-        ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
-        made meanwhile
+        ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs created
+        meanwhile
         Acknowledge                      →
         ←    Released (the handles that are over)
         Heartbeat                        ↔    Heartbeat
@@ -80,22 +80,22 @@ class BoardServicer(object):
         ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-        order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
-        in which they are announced, two things are: see Announced.
+        order in which they were sent. The bytes of different logs come in any order; for the order of announcements there
+        are two rules, see Announced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Examine(self, request, context):
-        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask.
+        """Return facts about the board for a diagnosis (`profagent doctor`). Any role may call it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MeasureJob(self, request, context):
-        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask.
+        """Return the number and size of a JOB's files on the board. NOT_FOUND for an unknown JOB. Any role may call it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

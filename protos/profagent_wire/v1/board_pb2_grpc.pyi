@@ -5,8 +5,8 @@ The wire between a board that keeps profiling logs and a host that copies them.
 
 A log is a file that grows, or a small one that is rewritten whole, inside a JOB directory of the board. The board
 sends (log, generation, offset, bytes) and never looks inside a record; the host keeps a byte-identical copy and
-says how far that copy is durable. No state of a client outlives its stream on the board: a client that comes back
-is asked, log by log, what it holds. This file is the whole contract: a client needs nothing else.
+acknowledges how far that copy is durable. The board keeps no state of a client beyond its stream: a client that
+comes back answers, log by log, what it holds. This file is the whole contract: a client needs nothing else.
 
 Units and types. Every time is in microseconds, every size and offset in bytes. "Wall clock" is the board's own
 real-time clock in microseconds since the Unix epoch; it may jump. "Monotonic clock" never goes back, its zero is
@@ -14,14 +14,15 @@ arbitrary. Digests are BLAKE2b of 16 bytes, without key, salt or personalisation
 
 Compatibility. The protocol has a version major.minor. A different major is refused with FAILED_PRECONDITION and
 both versions in the text; a different minor never is: receivers ignore fields, messages and enum values that they
-do not know. What a peer may use beyond version 1.0 is named in Description.capabilities.
+do not know. Description.capabilities names what a peer may use beyond version 1.0.
 
 Limits, for both sides. A message of the server is at most 4 MiB, one of a client 256 KiB. A log's path is at most
 1,024 bytes, a consumer's name 64 characters, a client's name 256. A chunk is at most 256 KiB. Announced, Holdings,
 Acknowledge, Select and Released hold at most 1,000 entries each, a Batch 1,000 events and 1,000 made logs. At most
 4,096 logs of a stream are announced and not yet released at a time. An offset, a size, a generation, and a count of
-bytes, logs or inferences is at most 2^48, a time 2^62, any other number 2^63 - 1, except Loss.id; a board has at most
-20,000 JOBs. Whoever exceeds a limit has its stream closed: by the server with RESOURCE_EXHAUSTED or INVALID_ARGUMENT.
+bytes, logs or inferences is at most 2^48, a time 2^62, any other number 2^63 - 1, except Loss.id; a board has at
+most 20,000 JOBs. The stream of a peer that exceeds a limit is closed, by the server with RESOURCE_EXHAUSTED or
+INVALID_ARGUMENT.
 """
 
 import abc
@@ -44,32 +45,32 @@ class BoardStub:
         profagent_wire.v1.board_pb2.DescribeRequest,
         profagent_wire.v1.board_pb2.Description,
     ]
-    """Who the board is, what it speaks, and what its clocks show now."""
+    """Return the board's identity, its versions and capabilities, and its clocks."""
 
     SyncClock: grpc.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.SyncClockRequest,
         profagent_wire.v1.board_pb2.SyncClockReply,
     ]
-    """One exchange for estimating the offset between two clocks: the host notes its own time before and after the
-    call and takes the pair with the smallest round trip.
+    """Return the board's clocks, for estimating their offset: the host reads its own clock before and after the call, and
+    uses the call with the smallest round trip.
     """
 
     Follow: grpc.StreamStreamMultiCallable[
         profagent_wire.v1.board_pb2.ClientMessage,
         profagent_wire.v1.board_pb2.ServerMessage,
     ]
-    """The live copy. The conversation of one stream:
+    """Copy logs while they grow. The messages of one stream:
 
       client                                server
       Open                             →
                                        ←    Welcome
-                                       ←    JobStatus for each JOB there is, then JobsListed;
+                                       ←    JobStatus for each existing JOB, then JobsListed;
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
       Holdings (one for each of them)  →
-                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
-                                            made meanwhile
+                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs created
+                                            meanwhile
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
@@ -78,53 +79,53 @@ class BoardStub:
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-    order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
-    in which they are announced, two things are: see Announced.
+    order in which they were sent. The bytes of different logs come in any order; for the order of announcements there
+    are two rules, see Announced.
     """
 
     Examine: grpc.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.ExamineRequest,
         profagent_wire.v1.board_pb2.Examination,
     ]
-    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
+    """Return facts about the board for a diagnosis (`profagent doctor`). Any role may call it."""
 
     MeasureJob: grpc.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.MeasureJobRequest,
         profagent_wire.v1.board_pb2.JobMeasure,
     ]
-    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
+    """Return the number and size of a JOB's files on the board. NOT_FOUND for an unknown JOB. Any role may call it."""
 
 class BoardAsyncStub:
     Describe: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.DescribeRequest,
         profagent_wire.v1.board_pb2.Description,
     ]
-    """Who the board is, what it speaks, and what its clocks show now."""
+    """Return the board's identity, its versions and capabilities, and its clocks."""
 
     SyncClock: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.SyncClockRequest,
         profagent_wire.v1.board_pb2.SyncClockReply,
     ]
-    """One exchange for estimating the offset between two clocks: the host notes its own time before and after the
-    call and takes the pair with the smallest round trip.
+    """Return the board's clocks, for estimating their offset: the host reads its own clock before and after the call, and
+    uses the call with the smallest round trip.
     """
 
     Follow: grpc.aio.StreamStreamMultiCallable[
         profagent_wire.v1.board_pb2.ClientMessage,
         profagent_wire.v1.board_pb2.ServerMessage,
     ]
-    """The live copy. The conversation of one stream:
+    """Copy logs while they grow. The messages of one stream:
 
       client                                server
       Open                             →
                                        ←    Welcome
-                                       ←    JobStatus for each JOB there is, then JobsListed;
+                                       ←    JobStatus for each existing JOB, then JobsListed;
                                             later a JobStatus whenever a JOB appears or its state changes
       Select (JOBs to follow)          →
                                        ←    Announced (logs of a selected JOB, in pages, as they are found)
       Holdings (one for each of them)  →
-                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
-                                            made meanwhile
+                                       ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs created
+                                            meanwhile
       Acknowledge                      →
                                        ←    Released (the handles that are over)
       Heartbeat                        ↔    Heartbeat
@@ -133,21 +134,21 @@ class BoardAsyncStub:
                                        ←    Goodbye (the daemon is about to stop)
 
     The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-    order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
-    in which they are announced, two things are: see Announced.
+    order in which they were sent. The bytes of different logs come in any order; for the order of announcements there
+    are two rules, see Announced.
     """
 
     Examine: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.ExamineRequest,
         profagent_wire.v1.board_pb2.Examination,
     ]
-    """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
+    """Return facts about the board for a diagnosis (`profagent doctor`). Any role may call it."""
 
     MeasureJob: grpc.aio.UnaryUnaryMultiCallable[
         profagent_wire.v1.board_pb2.MeasureJobRequest,
         profagent_wire.v1.board_pb2.JobMeasure,
     ]
-    """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
+    """Return the number and size of a JOB's files on the board. NOT_FOUND for an unknown JOB. Any role may call it."""
 
 class BoardServicer(metaclass=abc.ABCMeta):
     @abc.abstractmethod
@@ -156,7 +157,7 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.DescribeRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.Description, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Description]]:
-        """Who the board is, what it speaks, and what its clocks show now."""
+        """Return the board's identity, its versions and capabilities, and its clocks."""
 
     @abc.abstractmethod
     def SyncClock(
@@ -164,8 +165,8 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.SyncClockRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.SyncClockReply, collections.abc.Awaitable[profagent_wire.v1.board_pb2.SyncClockReply]]:
-        """One exchange for estimating the offset between two clocks: the host notes its own time before and after the
-        call and takes the pair with the smallest round trip.
+        """Return the board's clocks, for estimating their offset: the host reads its own clock before and after the call, and
+        uses the call with the smallest round trip.
         """
 
     @abc.abstractmethod
@@ -174,18 +175,18 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[profagent_wire.v1.board_pb2.ClientMessage],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[profagent_wire.v1.board_pb2.ServerMessage], collections.abc.AsyncIterator[profagent_wire.v1.board_pb2.ServerMessage]]:
-        """The live copy. The conversation of one stream:
+        """Copy logs while they grow. The messages of one stream:
 
           client                                server
           Open                             →
                                            ←    Welcome
-                                           ←    JobStatus for each JOB there is, then JobsListed;
+                                           ←    JobStatus for each existing JOB, then JobsListed;
                                                 later a JobStatus whenever a JOB appears or its state changes
           Select (JOBs to follow)          →
                                            ←    Announced (logs of a selected JOB, in pages, as they are found)
           Holdings (one for each of them)  →
-                                           ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs that are
-                                                made meanwhile
+                                           ←    Batch of Started, Chunk, Completed, Removed, Loss, and of logs created
+                                                meanwhile
           Acknowledge                      →
                                            ←    Released (the handles that are over)
           Heartbeat                        ↔    Heartbeat
@@ -194,8 +195,8 @@ class BoardServicer(metaclass=abc.ABCMeta):
                                            ←    Goodbye (the daemon is about to stop)
 
         The client may half-close the stream at any time; the server then ends it. Messages of the server arrive in the
-        order in which they were sent. About the order of the bytes of different logs nothing is promised; about the order
-        in which they are announced, two things are: see Announced.
+        order in which they were sent. The bytes of different logs come in any order; for the order of announcements there
+        are two rules, see Announced.
         """
 
     @abc.abstractmethod
@@ -204,7 +205,7 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.ExamineRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.Examination, collections.abc.Awaitable[profagent_wire.v1.board_pb2.Examination]]:
-        """Facts about the board for a diagnosis, as they are now: `profagent doctor`. Any role may ask."""
+        """Return facts about the board for a diagnosis (`profagent doctor`). Any role may call it."""
 
     @abc.abstractmethod
     def MeasureJob(
@@ -212,6 +213,6 @@ class BoardServicer(metaclass=abc.ABCMeta):
         request: profagent_wire.v1.board_pb2.MeasureJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[profagent_wire.v1.board_pb2.JobMeasure, collections.abc.Awaitable[profagent_wire.v1.board_pb2.JobMeasure]]:
-        """How much a JOB holds on the board's disk now. NOT_FOUND for a JOB that is not there. Any role may ask."""
+        """Return the number and size of a JOB's files on the board. NOT_FOUND for an unknown JOB. Any role may call it."""
 
 def add_BoardServicer_to_server(servicer: BoardServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
