@@ -235,8 +235,8 @@ class Examiner:
 
     def __init__(
         self,
-        board: JobRegistry,
-        watch: LogDiscovery,
+        registry: JobRegistry,
+        discovery: LogDiscovery,
         clock: DaemonClock,
         certificates: tuple[str, str] = ("", ""),
         filesystem: Path = Path("/"),
@@ -244,8 +244,8 @@ class Examiner:
         lacking: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Make an examiner; `lacking` returns the metrics that the board does not give, with reasons."""
-        self._board = board
-        self._watch = watch
+        self._registry = registry
+        self._discovery = discovery
         self._clock = clock
         self._certificates = certificates
         self._filesystem = filesystem
@@ -289,16 +289,19 @@ class Examiner:
         yield "daemon", partial(daemon, self._filesystem)
         if all(self._certificates):
             yield "certificates", partial(certificates, *self._certificates)
-        for root in self._watch.roots:
+        for root in self._discovery.roots:
             yield from self._sources_of(root)
-        if self._watch.acl_json:
-            yield "acl-json", partial(acl_facts, b"", (), tuple(self._watch.acl_json))
+        if self._discovery.acl_json:
+            yield "acl-json", partial(acl_facts, b"", (), tuple(self._discovery.acl_json))
 
     def _sources_of(self, root: bytes) -> Iterator[tuple[str, Work]]:
-        found = [job for job in reversed(self._board.jobs) if job.place.root == root]
+        found = [job for job in reversed(self._registry.jobs) if job.place.root == root]
         jobs = [job for job in found if job.source.name == JobSource.name]  # spools are none
         places = [job.place for job in jobs]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
-        yield f"root {text(root)}", partial(root_facts, self._filesystem, root, self._watch.depth, places, open_jobs)
-        if not self._watch.acl_json:
+        yield (
+            f"root {text(root)}",
+            partial(root_facts, self._filesystem, root, self._discovery.depth, places, open_jobs),
+        )
+        if not self._discovery.acl_json:
             yield f"acl-json below {text(root)}", partial(acl_facts, root, places)

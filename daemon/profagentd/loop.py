@@ -66,12 +66,12 @@ def read_clocks(clock: DaemonClock) -> ClockReading:
     return ClockReading(clock.monotonic(), clock.wall_us())
 
 
-async def until_first(*works: Coroutine[Any, Any, object]) -> None:
+async def until_first(*coroutines: Coroutine[Any, Any, object]) -> None:
     """Run all coroutines until the first returns or fails, then cancel the others and wait for their end.
 
     The first one's exception is raised again. When the caller is cancelled, all coroutines are.
     """
-    tasks = [asyncio.ensure_future(work) for work in works]
+    tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
         # The board's Python may lack TaskGroup, and asyncio.wait leaves its tasks running when it is cancelled.
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

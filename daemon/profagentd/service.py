@@ -187,13 +187,13 @@ class _Daemon:
         self._options = options
         self._clock = clock
         self._notifier = notifier
-        self._board = JobRegistry(clock, config.quiet_after_s)
+        self._registry = JobRegistry(clock, config.quiet_after_s)
         roots = Roots(map(real_root, config.roots))
         state = Path(config.state_directory)
         # The parts in the order of their needs: each gets those before it, and none knows the service.
         self._losses = LossLedger(state)
         self._retention = RetentionKeeper(
-            config.policy, roots, clock, self._board, self._losses, state, has_npu=not is_simulated
+            config.policy, roots, clock, self._registry, self._losses, state, has_npu=not is_simulated
         )
         board = options.simulation and options.simulation.board
         self._spools = SpoolKeeper(
@@ -204,22 +204,24 @@ class _Daemon:
         # Spools are served like a root's JOBs. A spool directory inside a root is found there.
         if self._spools.prepare() and not any(do_overlap(self._spool_root, root) for root in roots):
             roots.add(self._spool_root)
-        self._watch = LogDiscovery(roots, config.depth, clock, self._board, scan=config.scan, acl_json=config.acl_json)
+        self._discovery = LogDiscovery(
+            roots, config.depth, clock, self._registry, scan=config.scan, acl_json=config.acl_json
+        )
         access = AccessControl(Revocations(config.tls_revoked) if config.tls_revoked else None, insecure=config.is_open)
         certificates = (config.tls_cert, config.tls_ca)
         examiner = Examiner(
-            self._board, self._watch, clock, certificates, filesystem,
+            self._registry, self._discovery, clock, certificates, filesystem,
             lacking=lambda: self._spools.lacking,
         )  # fmt: skip
         identity = identify(config.identity, filesystem)
         self._servicer = Servicer(
-            self._board, self._watch, clock, self._retention, identity, access, examiner, simulated=is_simulated
+            self._registry, self._discovery, clock, self._retention, identity, access, examiner, simulated=is_simulated
         )
         self._server = Server(self._servicer, access, server_credentials(config))
 
     @property
     def status(self) -> str:
-        jobs = [job for job in self._board.jobs if job.place.root != self._spool_root]
+        jobs = [job for job in self._registry.jobs if job.place.root != self._spool_root]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
         return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
@@ -229,7 +231,7 @@ class _Daemon:
         # Before the first client, as each stream sends the recorded losses at its start.
         await self._losses.load()
         address = await self._server.start(config.listen)
-        works = self._works(stop)
+        tasks = self._tasks(stop)
         if config.is_open:
             _LOGGER.warning(
                 "%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address
@@ -237,22 +239,27 @@ class _Daemon:
         print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
         self._notifier.notify("READY=1", f"STATUS={self.status}")
         try:
-            await until_first(*works)
+            await until_first(*tasks)
         finally:
             await self._server.stop()
 
-    def _works(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
+    def _tasks(self, stop: asyncio.Event) -> list[Coroutine[Any, Any, None]]:
         """Return the tasks that run side by side. JOBs are watched until each client had its Goodbye."""
-        works = [self._watch.run(), self._board.update_states(), *self._retention.works(), self._until_stopped(stop)]
-        works.append(self._spools.run())
-        works.append(self._notifier.keep_notifying(self._clock, lambda: self.status))
+        tasks = [
+            self._discovery.run(),
+            self._registry.update_states(),
+            *self._retention.tasks(),
+            self._until_stopped(stop),
+        ]
+        tasks.append(self._spools.run())
+        tasks.append(self._notifier.keep_notifying(self._clock, lambda: self.status))
         if self._options.stdin_timeout_s is not None:
-            works.append(stop_with_stdin(self._options.stdin_timeout_s, stop))
+            tasks.append(stop_with_stdin(self._options.stdin_timeout_s, stop))
         if self._options.reread:
-            works.append(self._reload_when(_event_of(signal.SIGHUP), self._options.reread))
+            tasks.append(self._reload_when(_event_of(signal.SIGHUP), self._options.reread))
         if self._options.simulation:
-            works.append(_simulate(self._options.simulation, self._clock, self._spools))
-        return works
+            tasks.append(_simulate(self._options.simulation, self._clock, self._spools))
+        return tasks
 
     async def _until_stopped(self, stop: asyncio.Event) -> None:
         await stop.wait()
@@ -285,7 +292,7 @@ class _Daemon:
             return
         config = examined.config
         logging.getLogger().setLevel(config.log_level.upper())
-        self._watch.acl_json = config.acl_json
+        self._discovery.acl_json = config.acl_json
         if config.policy != self._retention.policy:
             self._retention.change_policy(config.policy)
             # Clients come back, and acknowledge again what they have, as earlier deliveries do not count any more.
@@ -297,7 +304,7 @@ class _Daemon:
         _LOGGER.info("the settings were read again")
 
     def _change_roots(self, roots: list[bytes]) -> None:
-        served = list(self._watch.roots)
+        served = list(self._discovery.roots)
         for root in served:
             if root not in (*roots, self._spool_root):
                 _LOGGER.warning("%s is a root still: to leave it out takes a restart", os.fsdecode(root))
@@ -307,7 +314,7 @@ class _Daemon:
             if any(do_overlap(root, other) for other in served):
                 _LOGGER.warning("%s lies together with a root: to change this takes a restart", os.fsdecode(root))
             else:
-                self._watch.roots.add(root)
+                self._discovery.roots.add(root)
                 _LOGGER.info("%s is a root from now on", os.fsdecode(root))
 
 

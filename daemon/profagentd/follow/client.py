@@ -106,18 +106,18 @@ class ClientStream:
         welcome = messages.welcome(self._servicer.describe(), self._caller.role, int(HEARTBEAT_S * US_PER_S))
         await self._write(wire.ServerMessage(welcome=welcome))
         await until_first(self._servicer.ready(), self._send_heartbeats())
-        for job in self._servicer.board.jobs:
+        for job in self._servicer.registry.jobs:
             self._session.job_changed_state(job)
         if self._caller.role is Role.OPERATOR:
             self._count_delivery = self._servicer.retention.delivery_counter(opened.consumer)
         # No await since the JOBs were copied: the registry cannot change between the copy and the subscription.
-        self._servicer.board.add_listener(self._session, self._wake.set)
+        self._servicer.registry.add_listener(self._session, self._wake.set)
         self._servicer.retention.losses.add_listener(self._note_new_losses)
         try:
             await until_first(self._receive(), self._write_all())
         finally:
             self._servicer.retention.losses.remove_listener(self._note_new_losses)
-            self._servicer.board.remove_listener(self._session)
+            self._servicer.registry.remove_listener(self._session)
             _LOGGER.info("%s left", opened.consumer)
 
     async def _open(self) -> wire.Open:

@@ -74,8 +74,8 @@ class Servicer(BoardServicer):
 
     def __init__(
         self,
-        board: JobRegistry,
-        watch: LogDiscovery,
+        registry: JobRegistry,
+        discovery: LogDiscovery,
         clock: DaemonClock,
         retention: RetentionKeeper,
         identity: wire.Description,
@@ -84,12 +84,12 @@ class Servicer(BoardServicer):
         *,
         simulated: bool,
     ) -> None:
-        self.board = board
+        self.registry = registry
         self.clock = clock
         self.retention = retention
         self._access = access
         self._examiner = examiner
-        self._watch = watch
+        self._discovery = discovery
         self._identity = identity
         self._simulated = simulated
         self._streams: dict[ClientStream, str] = {}  # each with its client: a certificate's fingerprint, or an address
@@ -99,17 +99,17 @@ class Servicer(BoardServicer):
 
     async def ready(self) -> None:
         """Wait until the existing JOBs are found and examined."""
-        await self._watch.ready.wait()
-        await self.board.wait_until_examined()
+        await self._discovery.ready.wait()
+        await self.registry.wait_until_examined()
 
     def catch_up(self) -> None:
         """Handle the kernel's events that wait: the changes that they report came before this call."""
-        self._watch.catch_up()
+        self._discovery.catch_up()
 
     @property
     def has_searched(self) -> bool:
         """True if no search for JOBs is due or under way."""
-        return self._watch.has_searched
+        return self._discovery.has_searched
 
     @property
     def streams(self) -> int:
@@ -138,7 +138,7 @@ class Servicer(BoardServicer):
             capabilities=messages.CAPABILITIES,
             simulated=self._simulated,
             clocks=messages.clocks(read_clocks(self.clock)),
-            roots=[messages.text(root) for root in self._watch.roots],
+            roots=[messages.text(root) for root in self._discovery.roots],
             retention=messages.retention(self.retention.policy),
             insecure=self._access.insecure,
         )
@@ -160,9 +160,9 @@ class Servicer(BoardServicer):
 
     async def MeasureJob(self, request: wire.MeasureJobRequest, context: Any) -> wire.JobMeasure:
         """Answer with the number of a JOB's files, inferences and bytes."""
-        await self._watch.ready.wait()
+        await self._discovery.ready.wait()
         # Only registered JOBs are measured: a client's name never becomes a path.
-        job = next((each for each in self.board.jobs if each.name == request.name), None)
+        job = next((each for each in self.registry.jobs if each.name == request.name), None)
         found = Measure(0, 0, 0, is_all=False)
         try:
             if job:

@@ -151,11 +151,11 @@ def scan_job(scans: Sequence[DirectoryScan]) -> ScanResult:
 class ScanRounds:
     """Scanned JOBs of one root, and the loop that scans them in rounds."""
 
-    def __init__(self, clock: DaemonClock, board: JobRegistry, sharers: Sized) -> None:
+    def __init__(self, clock: DaemonClock, registry: JobRegistry, sharers: Sized) -> None:
         """Share the allowed processor time with the other rounds in `sharers`, which include this one."""
         self._sharers = sharers
         self._clock = clock
-        self._board = board
+        self._registry = registry
         self._scans: dict[FolderPlace, list[DirectoryScan]] = {}  # one for each directory of a JOB
         self._changed: dict[FolderPlace, float] = {}  # monotonic time of each JOB's last change
         self._resting_turn = 0  # counts up, to choose the resting JOB of a round
@@ -209,12 +209,12 @@ class ScanRounds:
         if scanned.may_be_anything or scanned.touches or scanned.names_changed:
             self._changed[place] = begun
         if scanned.may_be_anything:
-            self._board.note_changes(place, None)
+            self._registry.note_changes(place, None)
         elif scanned.touches:
-            self._board.note_changes(place, scanned.touches)
+            self._registry.note_changes(place, scanned.touches)
         if scanned.names_changed:
-            self._board.note_changes(place, {})
-        self._board.note_seen_until(place, begun)
+            self._registry.note_changes(place, {})
+        self._registry.note_seen_until(place, begun)
         return scanned.cpu_s
 
 
@@ -230,7 +230,7 @@ class LogDiscovery:
         roots: Roots,
         depth: int,
         clock: DaemonClock,
-        board: JobRegistry,
+        registry: JobRegistry,
         *,
         scan: bool,
         acl_json: Sequence[str] = (),
@@ -244,7 +244,7 @@ class LogDiscovery:
         self.depth = depth
         self.acl_json = acl_json  # applies to JOBs that are found later
         self._clock = clock
-        self._board = board
+        self._registry = registry
         self._inotify = None if scan else self._new_inotify()
         self._rounds: dict[bytes, ScanRounds] = {}  # by root
         self._jobs: dict[bytes, FolderPlace] = {}  # known JOBs by name
@@ -296,7 +296,7 @@ class LogDiscovery:
     def search_everywhere(self) -> None:
         """Search all roots, and report for all JOBs that anything may have changed."""
         for place in self._jobs.values():
-            self._board.note_changes(place, None)
+            self._registry.note_changes(place, None)
         for root in self._pending:
             self.search_in(FolderPlace(root, b""))
 
@@ -305,13 +305,13 @@ class LogDiscovery:
         if self._jobs.get(place.name) == place:
             del self._jobs[place.name]
             self._rounds[place.root].drop(place)
-            self._board.remove_job(place)
+            self._registry.remove_job(place)
 
     # Searching for JOBs
 
     async def _watch_root(self, root: bytes) -> None:
         self._pending[root], self._wake_events[root], self._hurry_events[root] = set(), asyncio.Event(), asyncio.Event()
-        rounds = self._rounds[root] = ScanRounds(self._clock, self._board, self._rounds)
+        rounds = self._rounds[root] = ScanRounds(self._clock, self._registry, self._rounds)
         await until_first(self._search(root), rounds.run())
 
     async def _search(self, root: bytes) -> None:
@@ -372,14 +372,14 @@ class LogDiscovery:
                 self._duplicates.add(place)
                 names = os.fsdecode(place.directory), os.fsdecode(known.directory)
                 _LOGGER.warning("%s has the name of %s and is not served", *names)
-        elif not self._board.has(place):
+        elif not self._registry.has(place):
             has_events = self._watch_job(place)
             if not has_events:
                 await self._rounds[place.root].add(place)
             made_us, changed_us = await on_disk(place.root, job_times, place)
             now_us = self._clock.wall_us()
             profiling = await on_disk(place.root, find_profiling, place, made_us, now_us, self.acl_json)
-            self._board.add_job(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
+            self._registry.add_job(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
 
     def _watch_job(self, place: FolderPlace) -> bool:
         """Watch the JOB by events; return False if it has to be scanned."""
@@ -397,7 +397,7 @@ class LogDiscovery:
 
     def _new_inotify(self) -> InotifyWatcher | None:
         try:
-            return InotifyWatcher(self, self._board)
+            return InotifyWatcher(self, self._registry)
         except OSError as error:
             _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
             return None

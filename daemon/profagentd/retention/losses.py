@@ -235,10 +235,10 @@ def _owner(place: FolderPlace) -> int | None:
 class SpaceWatch:
     """Watch over the free space of each root's file system."""
 
-    def __init__(self, roots: Roots, clock: DaemonClock, board: JobRegistry, losses: LossLedger) -> None:
+    def __init__(self, roots: Roots, clock: DaemonClock, registry: JobRegistry, losses: LossLedger) -> None:
         self._roots = roots
         self._clock = clock
-        self._board = board
+        self._registry = registry
         self._losses = losses
         # Newest result for each root whose file system has answered.
         self.spaces: dict[bytes, Space] = {}
@@ -249,7 +249,7 @@ class SpaceWatch:
 
     async def look(self, root: bytes) -> bool:
         """Check one root's file system, and record losses; return True if a JOB is open on it."""
-        writing = [job for job in self._board.jobs if job.place.root == root and job.state is JobState.OPEN]
+        writing = [job for job in self._registry.jobs if job.place.root == root and job.state is JobState.OPEN]
         try:
             self.spaces[root], full = await on_disk(root, _check_space, root, [job.place for job in writing])
         except OSError:

@@ -211,7 +211,7 @@ class RetentionKeeper:
         policy: Policy,
         roots: Roots,
         clock: DaemonClock,
-        board: JobRegistry,
+        registry: JobRegistry,
         losses: LossLedger,
         state: Path | None,
         *,
@@ -221,10 +221,10 @@ class RetentionKeeper:
         self.policy = policy
         self.losses = losses  # the ledger, from which streams send
         self.spools = SpoolLosses(losses, clock)
-        self.space = SpaceWatch(roots, clock, board, losses)
+        self.space = SpaceWatch(roots, clock, registry, losses)
         self._roots = roots
         self._clock = clock
-        self._board = board
+        self._registry = registry
         self._has_npu = has_npu
         self._acks = AckTracker(policy.retain_for, state)
         self._policy_changed = asyncio.Event()  # ends the loops of the old policy
@@ -233,7 +233,7 @@ class RetentionKeeper:
         self._postponed_until: dict[FolderPlace, float] = {}  # monotonic time before which nothing is deleted
         self._warned: set[str] = set()  # subjects of warnings; each is logged once
 
-    def works(self) -> list[Coroutine[Any, Any, None]]:
+    def tasks(self) -> list[Coroutine[Any, Any, None]]:
         """Return the tasks that run as long as the daemon does."""
         return [self.space.run(), self._run()]
 
@@ -266,12 +266,12 @@ class RetentionKeeper:
             if self.policy.retain is Retain.KEEP:
                 await self._policy_changed.wait()
                 continue
-            self._board.add_listener(self._acks)
+            self._registry.add_listener(self._acks)
             try:
                 # The tracker listens only under a policy that deletes: otherwise deliveries do not matter.
                 await until_first(self._roots.each(self._apply_policy), self._save_acks(), self._policy_changed.wait())
             finally:
-                self._board.remove_listener(self._acks)
+                self._registry.remove_listener(self._acks)
 
     async def _save_acks(self) -> None:
         while True:
@@ -283,7 +283,7 @@ class RetentionKeeper:
             self._warn_once(os.fsdecode(root), "is on a network file system: nothing is deleted there")
         while True:
             begun = self._clock.monotonic()
-            jobs = {job.place: job for job in self._board.jobs if job.place.root == root}
+            jobs = {job.place: job for job in self._registry.jobs if job.place.root == root}
             for known in (self._was_over, self._next_over, self._postponed_until):
                 # JOBs come and go for years: without this their entries would stay.
                 for place in [each for each in known if each.root == root and each not in jobs]:
@@ -328,7 +328,7 @@ class RetentionKeeper:
 
     async def _is_over(self, job: FollowedJob) -> bool:
         """Return True if nothing more will be written to the JOB; the expensive check is not made too often."""
-        now, rest_s, quiet_after_s = self._clock.monotonic(), self._board.rest_s(job), self._board.quiet_after_s
+        now, rest_s, quiet_after_s = self._clock.monotonic(), self._registry.rest_s(job), self._registry.quiet_after_s
         if not is_over(job.state, rest_s, quiet_after_s, False) or now < self._next_over.get(job.place, now):
             return False
         self._next_over[job.place] = now + OVER_S
