@@ -73,6 +73,7 @@ class MarkWriter:
         self._numbers = itertools.count()
         self._thread_data = threading.local()  # process and thread number of each thread, as one word
         self._writer = _random_writer()
+        # Two processes with one sequence of numbers would hide each other's losses.
         os.register_at_fork(after_in_child=self._reset_after_fork)
 
     def write(self, kind: int, text: bytes, begin_ns: int, end_ns: int, lane: int = 0, attributes: bytes = b"") -> bool:
@@ -87,6 +88,7 @@ class MarkWriter:
             writer = self._thread_data.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
         if attributes:
             lane |= len(attributes) << 32
+        # One word holds the lane, the length of the attributes, and the writer.
         lane |= self._writer
         record = _pack(_HEADS[kind][len(text)], writer, begin_ns, end_ns, next(self._numbers), lane, content)
         if self._fifo < 0 and not self._open():

@@ -97,6 +97,7 @@ class Collection:
         directory = self._new_directory()
         metadata = {} if self.directory else self._metadata  # entries of an earlier JOB stay beside that one
         try:
+            # The folder that MindSpore's own Profiler makes for its results.
             os.mkdir(os.path.join(directory, "ASCEND_PROFILER_OUTPUT"), mode=0o750)
             _write(directory, "profiler_info_0.json", {"profiler_parameters": to_json(self._parameters)})
             if metadata:
@@ -114,6 +115,7 @@ class Collection:
         worker = getattr(handler, "worker_name", None) or socket.gethostname()
         now_ms = time.time_ns() // 1_000_000
         while True:
+            # Milliseconds in the name keep the directories of one process apart.
             stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
             directory = os.path.join(os.path.realpath(output), f"{worker}_{os.getpid()}_{stamp}_ascend_ms")
             try:
@@ -177,6 +179,7 @@ class Collection:
 
 def _write(directory: str, name: str, content: dict[str, Any]) -> None:
     path = os.path.join(directory, name)
+    # Written beside the file and renamed, so that no reader finds a part of it.
     with open(os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
         json.dump(content, file, indent=4)
     os.replace(f"{path}.part", path)  # a crash before this leaves the earlier entries
@@ -218,6 +221,7 @@ class Profiler:
         if self._has_started:
             _log.warning("The profiler has already started. Do not turn on again in the open state.")
             return
+        # Set even if the work below fails: that is logged, and `stop` then ends what did begin.
         self._has_started = True
         self._do(("open_job",))  # does nothing unless `stop` has closed the JOB
         self._transit(ProfilerAction.NONE, self.current_action)
@@ -412,6 +416,7 @@ class tensorboard_trace_handler:  # noqa: N801 - MindSpore's name
         analyse_flag: bool = True,
         async_mode: bool = False,
     ) -> None:
+        # With a longer name the directory's name would exceed the file system's 255 bytes.
         is_name = isinstance(worker_name, str) and len(worker_name) <= LONGEST_WORKER_NAME
         if worker_name is not None and not is_name:
             _log.warning("worker_name must be a string of at most %d characters; it is left out", LONGEST_WORKER_NAME)

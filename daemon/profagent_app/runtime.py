@@ -208,6 +208,7 @@ def _declare(path: str, library: ctypes.CDLL, name: str, returned: type, argumen
     try:
         function = getattr(library, name)
     except AttributeError:
+        # The profiling functions distinguish this runtime from those of other chips.
         if name.startswith("svp_acl_prof"):
             raise LibraryError(f"{path} has no {name}: it is not the SS928's runtime") from None
         return  # a program that uses one of the others has a library with it
@@ -309,6 +310,7 @@ class Runtime:
         function = "svp_acl_prof_model_subscribe"
         self._check(function)
         _check_config(function, config, self._pipes)
+        # The library writes all subscriptions of a process to one descriptor.
         in_use = {self._pipes[each] for each in self._subscribed.values()}
         _refuse_if(model_id in self._subscribed, function, _SUBSCRIBED)
         _refuse_if(bool(in_use - {self._pipes[config]}), function, _OTHER_PIPE)
@@ -325,6 +327,7 @@ class Runtime:
         _refuse_if(model_id not in self._subscribed, "svp_acl_prof_model_unsubscribe", _NOT_SUBSCRIBED)
         self._subscribed.pop(model_id)  # a failed call ends the subscription as well
         self.call("svp_acl_prof_model_unsubscribe", model_id)
+        # With its last subscription the process leaves the mode, so that profiling is possible again.
         if not self._subscribed:
             self.mode = Mode.OFF
 

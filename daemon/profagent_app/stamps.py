@@ -120,6 +120,7 @@ class Stamps:
             found = self._find_usable("range_stop", range_id)
             if found is None:
                 return FAILED
+            # Under the lock, so that of two threads that stop a range only one gets its begin.
             begin_ns, found.range_begin_ns = found.range_begin_ns, None
             if begin_ns is None:
                 is_pushed = any(range_id == stamp for stamp, _ in self._stack)

@@ -184,6 +184,7 @@ class AccessControl(grpc.aio.ServerInterceptor):
     def _warn(self, peer: str) -> None:
         if peer not in self._warned:
             _LOGGER.warning("%s is served without TLS, as --insecure has it: it may be anybody, and do anything", peer)
+        # Forgetting all costs a few repeated warnings; strangers must not make the set grow.
         if len(self._warned) >= WARNED_CONNECTIONS:
             self._warned.clear()
         self._warned.add(peer)
@@ -261,6 +262,7 @@ def in_child(work: Callable[[], str]) -> str:
         try:
             with open(writing, "w", encoding="utf-8") as pipe:
                 pipe.write(work())
+            # Without cleanup: the child has copies of the parent's objects, and must not remove its files.
             os._exit(0)
         except BaseException:  # noqa: BLE001 - the parent's own way ends here
             traceback.print_exc()

@@ -197,6 +197,7 @@ class Front:
     def _admit(self, connection: _Connection) -> None:
         of_address = [each for each in self._connections if each.network == connection.network]
         is_full = len(self._connections) >= CONNECTIONS
+        # One address may hold half of all connections, so that a single host cannot keep the others out.
         if is_full or len(of_address) >= CONNECTIONS_OF_AN_ADDRESS:
             self.warn("too many connections", connection.network)
             # Hosts that finished the handshake are never disconnected for newcomers.

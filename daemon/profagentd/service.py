@@ -101,6 +101,7 @@ def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
     """
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # The file stays: removing a lock file would let two daemons hold different files of one name.
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError:
         return
@@ -115,6 +116,7 @@ def lock_state(directory: Path, listen: str, cleanup: ExitStack) -> None:
         ) from error
     except OSError:
         return
+    # The holder's name is for the message of a second daemon.
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"process {os.getpid()}, for {listen}".encode(), 0)
 
@@ -268,6 +270,7 @@ class _Daemon:
         # The order matters: the last records are in the spools before clients are drained, and every client has left
         # before retention saves the last deliveries.
         await self._spools.end()
+        # A client that does not read must not delay the end for ever.
         await until_first(self._server.drain(), self._clock.sleep(DRAIN_S))
         await self._server.stop()
         await self._retention.save_deliveries()
@@ -298,6 +301,7 @@ class _Daemon:
             # Clients come back, and acknowledge again what they have, as earlier deliveries do not count any more.
             self._servicer.close("another retention holds from now on")
         self._change_roots([await asyncio.to_thread(real_root, root) for root in config.roots])
+        # Compared with the settings of the start, which are still in force.
         for key in (field.name for field in fields(config) if field.name not in _LIVE):
             if getattr(config, key) != getattr(self._options.config, key):
                 _LOGGER.warning("another %s takes a restart", key)

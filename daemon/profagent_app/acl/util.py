@@ -66,6 +66,7 @@ def stop_thread(thread_id: int) -> int:
         _log.warning("acl.util.stop_thread: there is no thread %r that start_thread began", thread_id)
         return INVALID_PARAM
     end = time.monotonic() + LONGEST_DRAIN_S
+    # The last descriptors may still be in the pipe, and would be lost if the thread ended now.
     while thread.is_alive() and runtime().has_unread() and time.monotonic() < end:
         thread.join(_POLL_S)
     thread.join(LONGEST_STOP_S)

@@ -48,6 +48,7 @@ class Sampler:
 
     def sweep(self) -> Sweep:
         """Call every collector that is due; return the results. Blocks for at most SWEEP_S for each that hangs."""
+        # One time for all samples of a sweep, so that they can be compared.
         result = Sweep(time.time_ns() // 1000, [], {})
         due = [name for name in self._collectors if self._is_due(name)]
         # Each round ends when all are done or one hangs; the ones behind it get the next round, in a new thread.

@@ -78,6 +78,7 @@ class SimulatedBoard:
         self._last_us = end_us - begin_us
         self._busy_us += self._last_us
         elapsed_s = (end_us - self._since_us) / 1e6
+        # Not after each inference, as a fast model would spend its time on these files.
         if elapsed_s >= _LEAST_S:
             self._write(min(1.0, self._busy_us / 1e6 / elapsed_s), (end_us - self._begun_us) / 1e6, elapsed_s)
             self._since_us, self._busy_us, self._tasks_before = end_us, 0, self._tasks

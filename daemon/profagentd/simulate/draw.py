@@ -355,6 +355,7 @@ class Drawing:
         for counter in self._counters:
             name = counter.name
             drawn = run.counters.get(name, 0.0) * self._factor(_COUNTER_JITTER)
+            # Bytes grow with the run's time; the other counters are fractions of it.
             values[name] = drawn * ticks / self._ticks_per_us if name.endswith("_bytes") else min(drawn, 1.0)
         for unit in ("mac", "vec"):
             values[f"{unit}_ppen"] = min(values[f"{unit}_ppen"], values[f"{unit}_busy"])

@@ -52,6 +52,7 @@ class SimulatedProgram:
         """Open the FIFO for operators, if there is one."""
         try:
             self._fifo = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # Opened without waiting for a reader. Writes wait for room, as those of the library do.
             os.set_blocking(self._fifo, True)
         except OSError:
             self._fifo = -1

@@ -159,6 +159,7 @@ class _Simulation:
                 break
             await self._sleep_until(begin + duration_s)
             now = self._clock.monotonic()
+            # Late by more than a period: the machine cannot keep the rate.
             if now - duration_s - due > 1 / rate:
                 late += 1
                 if late == 1:

@@ -77,6 +77,7 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
     after the JOB was made. Several that differ are no answer.
     """
     directory = os.path.dirname(job.directory)
+    # Either sign: when the board's clock is set, the JOB's time may lie in the future.
     is_fresh = abs(now_us - made_us) <= FRESH_US
     found: dict[AclConfig, Profiling] = {}
     for file in candidates([job], patterns):

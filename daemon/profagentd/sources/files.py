@@ -288,6 +288,7 @@ def replace_file(path: str | Path, content: bytes, draft: str = "", *, synced: b
         if synced:
             file.flush()
             os.fsync(file.fileno())
+    # The rename is atomic: a reader opens the old file or the new one.
     os.replace(draft, path)
     if synced:
         # The rename itself is durable only when the directory is.
