@@ -30,6 +30,7 @@ class ProfagentError(Exception):
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
+        # Printed below the message: what the user can do next.
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -118,6 +119,7 @@ class FormatError(ProfagentError):
     ) -> None:
         shown = file.encode("utf-8", "backslashreplace").decode("utf-8")
         super().__init__(f"{shown}: byte {offset}: expected {expected}, found {found}", hint=hint)
+        # The parts of the sentence, for callers that mark the place in the ledger.
         self.file = file
         self.offset = offset
         self.expected = expected
@@ -141,6 +143,7 @@ class ResultError(ProfagentError):
     ) -> None:
         where = f"{file}: line {line}" if line else f"{file}"
         super().__init__(f"{where}: {what}", hint=hint or "write it anew, or import the others without it")
+        # Line of the file, 0 for the whole file.
         self.line = line
         self.unread = unread
 

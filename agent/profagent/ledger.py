@@ -101,11 +101,13 @@ class Reason(NamedTuple):
     otherwise: str = ""
 
 
+# By name, filled by `_reason` while this module is imported, and never changed afterwards.
 REASONS: dict[str, Reason] = {}
 _NOTHING = "Nothing."
 _COPY_AGAIN = "Copy the JOB again if the board still has it, and import it with `profagent import --workspace`."
 
 
+# Returns the name, so that a constant and its row of the table cannot differ.
 def _reason(name: str, grade: str, text: str, remedy: str = _NOTHING, *, otherwise: str = "") -> str:
     assert name not in REASONS, name
     REASONS[name] = Reason(name, grade, text, remedy, otherwise)

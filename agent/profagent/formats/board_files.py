@@ -82,6 +82,7 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
         number = int(digits)
         if not low <= number <= high:
             raise _odd_line(data, kind, file)
+        # Negative only where an SDK prints an unsigned 32-bit number signed.
         numbers.append(number % U32_SPAN if number < 0 else number)
     batches = _BATCHES.fullmatch(data, text.end()) if kind is LogKind.AICORE else None
     online = tuple(map(int, batches[1].split(b","))) if batches else ()
@@ -172,6 +173,7 @@ def looks_like_hi3519(names: Iterable[str]) -> bool:
     """Return True if a JOB's paths are those of a Hi3519DV500: data files without a model's name only."""
     has_nameless = False
     for path in names:
+        # A single log with a model's name proves an SS928, whatever else is there.
         has_nameless = has_nameless or _HI3519_DATA.fullmatch(path) is not None
         name = parse_log_name(path)
         if name is not None and name.kind in (LogKind.AICORE, LogKind.AICPU):

@@ -73,6 +73,7 @@ class CounterMaps:
                 self._tell_once(f"counter map {self.named.name} {misfit}")
             return self.named
         fitting = self._fitting(simulated=simulated, sdk=sdk)
+        # Choosing one of several could attribute counters to wrong words; the user decides.
         if len(fitting) > 1:
             files = ", ".join(str(file) for file, _ in fitting)
             self._tell_once(

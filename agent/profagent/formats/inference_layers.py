@@ -88,6 +88,7 @@ class LayerTimes:
     def by_place(self) -> NDArray[np.float64]:
         """Time of each layer in µs, by its place; NaN where it has no record, or the clock is unknown."""
         width = 2 * ((self.of_layers or 0) + 1)
+        # A layer with a time of 0 is recorded: a mask tells it from a layer without a record.
         times, has_record = np.zeros(width), np.zeros(width, np.bool_)
         for columns in self.columns:
             durations = columns.durations_us(self.us_per_tick)
@@ -103,6 +104,7 @@ class LayerTimes:
         """Number of layers that were recorded; without a table, number of records."""
         if self.table is None:
             return sum(len(each.duration) for each in self.columns)
+        # The last place of each unit is that of records of unknown layers, which are no layers of the table.
         return int((~np.isnan(self.by_place.reshape(2, -1)[:, :-1])).sum())
 
 

@@ -99,8 +99,11 @@ class Calls:
     def __init__(self, api: NDArray[np.integer], begin_us: NDArray[np.number], end_us: NDArray[np.number]) -> None:
         begin, end = begin_us.astype(np.float64), end_us.astype(np.float64)
         is_execute, is_async = ((api == each) & (begin > 0) for each in (EXECUTE, EXECUTE_ASYNC))
+        # In the order of their ends, so that a binary search finds the first call that ended with or after an
+        # inference.
         order = np.argsort(end[is_execute], kind="stable")
         self._execute = Spans(begin[is_execute][order], end[is_execute][order])
+        # Sorted times of asynchronous calls, and of the synchronizes that end them.
         self._async_begins = np.sort(begin[is_async])
         self._sync_ends = np.sort(end[api == SYNCHRONIZE])
 
@@ -129,9 +132,11 @@ class Calls:
     def _asynchronous(self, whole: Spans) -> Spans:
         """Return the only call that was waiting when the inference began."""
         begins, ends = self._async_begins, self._sync_ends
+        # How many calls had begun and how many synchronizes had ended when the inference began.
         begun = np.searchsorted(begins, whole.begin_us, side="right")
         synchronized = np.searchsorted(ends, whole.begin_us, side="right")
         last_us = np.append(-np.inf, ends)[synchronized]
+        # With several calls since the last synchronize it is unknown which of them ran the inference.
         is_only = begun - np.searchsorted(begins, last_us, side="right") == 1
         end = np.append(ends, np.nan)[np.searchsorted(ends, whole.end_us)]
         is_known = is_only & ~np.isnan(whole.begin_us) & ~np.isnan(end)
@@ -181,6 +186,7 @@ def pace_of(loads: Iterable[tuple[Spans, NDArray[np.number]]]) -> InferencePace:
     for spans, ran_before in loads:
         known = ~np.isnan(spans.us)
         step_us, step = np.diff(spans.begin_us[known]), np.diff(ran_before[known].astype(np.float64))
+        # A clock that was set back, or inferences out of order, give no pace.
         is_forward = (step > 0) & (step_us > 0)
         times += float(step_us[is_forward].sum())
         numbers += float(step[is_forward].sum())
@@ -238,6 +244,7 @@ def time_in_inference(sums: Floats, recorded: NDArray[np.integer], inferences: i
 
     `sums` are the times over all inferences, `recorded` is how many of the `inferences` have a record of the layer.
     """
+    # The rule of `completed`: a missing record of a usual layer is no time of 0.
     divisors = np.where(2 * recorded >= inferences, recorded, inferences)
     return np.divide(sums, divisors, out=np.zeros(len(divisors)), where=divisors > 0)
 

@@ -29,6 +29,7 @@ def why_no_layers(files: Mapping[str, int]) -> tuple[str, str]:
     """
     names = names_of(files)
     kinds = recorded(names, files)
+    # From the most to the least that was recorded: each step rules out one cause.
     if LogKind.AICPU in kinds:
         why = f"the copy lacks the aicore files, or {_NO_METRICS}"
         return f"layers on the CPU were recorded, and none on the NPU: {why}", _SETTINGS

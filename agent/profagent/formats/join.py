@@ -28,7 +28,7 @@ SEQUENCE_SPAN = 2**32
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class _NetRuns:
     """Runs of one net, whether their number agrees with the announced one, and how many passes it may take."""
 
     runs: Sequence[Run]
@@ -55,8 +55,11 @@ class LayerJoin:
     """Join of one model's records with its layer table; without a table, no record has a layer."""
 
     def __init__(self, table: LayerTable | None, nets: Sequence[Net]) -> None:
+        # The runs of all nets in the order of the table.
         self._runs: Sequence[Run] = table.runs if table else ()
+        # The nets' own counts by id; empty where the model's `.net.info` is missing.
         self._nets = {net.net_id: net for net in nets}
+        # False for a table whose layers all have one segment id: then a net's runs follow from the counts.
         self._has_segments = len({run.segment for run in self._runs}) > 1
         # Layers of the first sequence numbers of a segment: every inference of a model asks for the same ones.
         self._first: dict[tuple[int, int, int, tuple[int, ...]], npt.NDArray[np.int32]] = {}
@@ -79,6 +82,7 @@ class LayerJoin:
         first = self._first.get(key)
         if first is None:
             first = self._layer_index(*key, np.arange(REMEMBERED_SEQUENCES))
+            # Bounded by leaving out, not by replacing: a model has few segments, and they recur.
             if len(self._first) < REMEMBERED_SEGMENTS:
                 self._first[key] = first
         try:
@@ -94,6 +98,7 @@ class LayerJoin:
         if not segment.runs:
             return np.full(at.shape, UNKNOWN_LAYER, dtype=np.int32)
         batches = _batches(batch_num, input_pic_num, online_batch_num)
+        # Without certain counts a repetition could be taken for other layers, so only the first pass is named.
         if segment.may_repeat and batches:
             return segment.table_index(_index_in_batches(segment.is_batch, batches, at))
         return segment.table_index(_index_in_first_pass(segment.is_batch, batches, at))
@@ -129,7 +134,7 @@ class LayerJoin:
             found += _differs(name, "batch layers", sum(segment.is_batch), net.batch_layer_count)
         return found
 
-    def _segment(self, net: int) -> _Segment:
+    def _segment(self, net: int) -> _NetRuns:
         """Return the runs of a net: by the layers' own segment ids, else behind those of the nets before it."""
         if self._has_segments:
             runs: Sequence[Run] = [run for run in self._runs if run.segment == net]
@@ -137,10 +142,10 @@ class LayerJoin:
             runs = self._runs[self._span(net)]
         known = self._nets.get(net)
         if known is None:
-            return _Segment(runs, agrees=not self._nets)
+            return _NetRuns(runs, agrees=not self._nets)
         agrees = known.prof_layer_count in (None, len(runs))
         agrees = agrees and known.batch_layer_count in (None, sum(run.is_batch for run in runs))
-        return _Segment(runs, agrees, known.max_loop or 1)
+        return _NetRuns(runs, agrees, known.max_loop or 1)
 
     def _span(self, net: int) -> slice:
         """Return a net's place in a table without segment ids, from the nets' counts; empty if one is missing."""
@@ -175,6 +180,7 @@ def _index_in_batches(
     is_batch: Sequence[bool], batches: Iterable[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the run of each sequence number; UNKNOWN_LAYER behind the last batch."""
+    # Numbers behind the last batch stay unknown: they are damage, or of a loop.
     index = np.full(at.shape, UNKNOWN_LAYER, dtype=np.int64)
     once = sum(is_batch)
     start = 0
@@ -216,6 +222,8 @@ def _index_in_first_pass(
     is_batch: Sequence[bool], batches: Sequence[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """Return the run of each sequence number that is certainly in the first pass, UNKNOWN_LAYER for others."""
+    # With one picture a batch, repeated layers come once, so the whole pass is certain; else only what is before the
+    # first batch layer.
     is_one_picture = bool(batches) and batches[0][1] == 1
     certain = len(is_batch) if is_one_picture or True not in is_batch else is_batch.index(True)
     return np.where(at < certain, at, UNKNOWN_LAYER)

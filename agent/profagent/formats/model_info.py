@@ -47,6 +47,7 @@ def parse_net_info(data: bytes, file: str) -> tuple[Net, ...]:
     It is read from its start, as the items of a first container without its head, and from the first complete container
     on: the reading with more nets is right. Raises FormatError where neither has any.
     """
+    # The file does not say where its slice begins, so each possible start is tried.
     starts = item_starts(data)
     nets = max((_readable(data, start, file) for start in starts), key=len)
     if nets:
@@ -72,6 +73,7 @@ def _readable(data: bytes, start: int, file: str) -> tuple[Net, ...]:
 
 
 def _nets_from(data: bytes, start: int, file: str) -> tuple[Net, ...]:
+    # Items before the first container: those of a container whose head was cut off.
     headless: dict[int, Item] = {}
     nets: list[Net] = []
     for item in iter_items(data, start, len(data), file):
@@ -147,6 +149,7 @@ def parse_layer_info(data: bytes, file: str) -> LayerTable:
     """
     items = (item for item in iter_items(data, 0, len(data), file) if item.id == LAYER_ITEM)
     layers = tuple(_read_layer(data, item, file) for item in islice(items, MOST_LAYERS))
+    # The bound is checked while reading, so that a damaged file cannot fill the memory.
     one_more = next(items, None)
     if one_more is not None:
         raise FormatError(file, one_more.offset, f"{MOST_LAYERS} layers at most", "one more")
@@ -273,6 +276,7 @@ def _read_item(data: bytes, offset: int, end: int, file: str) -> Item:
     size = _LENGTHS[encoding]
     length = _integer(data, at, size, end, file)
     at += size
+    # Checked before the slice: Python would return fewer bytes without an error.
     if length > end - at:
         raise FormatError(file, offset, f"{length} bytes in item {tag:#06x}", f"{end - at}")
     return Item(offset, at + length, tag, data[at : at + length])

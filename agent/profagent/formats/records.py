@@ -87,6 +87,7 @@ Records = np.ndarray[Any, np.dtype[np.void]]
 
 def view_records(data: Buffer, dtype: np.dtype[Any]) -> Records:
     """Return a view of the complete records of `data` without a copy; bytes of a partial last one are left out."""
+    # numpy refuses an empty buffer, so an empty array is made apart.
     count = len(data) // dtype.itemsize
     return np.frombuffer(data, dtype=dtype, count=count) if count else np.empty(0, dtype=dtype)
 
@@ -131,6 +132,7 @@ def place(segments: SegmentColumns) -> list[float | None]:
 
     Segments run in the order of their nets. Each aicore segment but the first starts where the one before it ended.
     """
+    # The last key is the primary one: by inference, net, ordinal, and an NPU segment before a CPU segment.
     order = np.lexsort((~segments.is_aicore, segments.ordinal, segments.net, segments.inference))
     columns = (segments.inference, segments.is_aicore, segments.duration_us, segments.end_us, segments.launch_us)
     starts: list[float | None] = [None] * len(order)
@@ -147,6 +149,7 @@ def place(segments: SegmentColumns) -> list[float | None]:
         is_first = False
         if segments.is_whole[at] and now_us == now_us:  # noqa: PLR0124 - NaN
             starts[at] = now_us
+        # NaN while no time is known, and stays NaN by this sum.
         now_us += duration_us
     return starts
 
@@ -291,8 +294,11 @@ def read_unit(
     columns, counters = _read_columns(kind, pieces, counter_map)
     sequence, net = columns["sequence"].astype(np.int64), columns["net"].astype(np.int64)
     step = _steps(sequence, first, before.sequence)
+    # Steps are computed over all logs at once; those across the border of two logs are replaced by the step from
+    # `before`.
     begins, begins_load = _begins(step, _steps(net, first, before.net), first, ends, before, last_loads)
 
+    # The first record of each log begins a segment here, even if the segment itself began in earlier bytes.
     is_start = begins.copy()
     is_start[first] = True
     segment = is_start.cumsum() - 1
@@ -377,6 +383,7 @@ def _steps(values: Integers, first: npt.NDArray[np.intp], before: Integers) -> I
     """Return the difference of each value to the one before it in its log."""
     steps = values.copy()
     steps[1:] -= values[:-1]
+    # The first value of a log follows the last one of its earlier bytes, not of the log before it in the array.
     steps[first] = values[first] - before
     return steps
 
@@ -416,6 +423,7 @@ def _ticks_before(
     carried: Integers,
 ) -> Integers:
     before = ticks.cumsum() - ticks
+    # The sum runs over all logs, so what came before a segment is subtracted.
     shift = -before[seg_first]
     # A segment that continues from earlier bytes adds their ticks.
     shift[segment[first]] += np.where(begins[first], 0, carried)

@@ -36,6 +36,7 @@ def counts_of_loads(times: Mapping[int, Sequence[int | None]]) -> list[list[int]
     if begins is None:
         return None
     loads: list[list[int]] = [[] for _ in begins]
+    # Latest begin of each load so far: within a load, higher picture counts come later.
     newest: list[int] = [0 for _ in begins]
     for count in sorted(times):
         numbers = _numbers(times[count], begins)
@@ -203,6 +204,7 @@ def infer_interval(gaps: Mapping[int, int]) -> int | None:
     """
     if not gaps:
         return None
+    # One occurrence may be chance; a distance that half of all samples have is none.
     smallest = min(gaps)
     is_clear = gaps[smallest] >= 2 and 2 * gaps[smallest] >= sum(gaps.values())
     return smallest if is_clear else None

@@ -278,6 +278,7 @@ def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
 def _kept(loss: Loss) -> KeptLoss:
     """Return the change for a kept loss. A figure of 0 means unknown on the wire."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
+    # Cut before the entry is made: the texts come from a board, and are compared with stored ones.
     entry = loss_entry(reason, detail, loss.lost_bytes)
     return KeptLoss(
         loss.id,

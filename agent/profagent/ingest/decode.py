@@ -139,6 +139,7 @@ class JobDecoder(Decoder):
         `keeping` chooses inferences, in steps of the board's `interval`, None where that is unknown.
         """
         super().__init__(files)
+        # Choice of inferences, None for all; with the interval it decides by a log's name alone.
         self._keeping = keeping
         self._interval = interval
         self._marked_map = marked_map
@@ -149,6 +150,7 @@ class JobDecoder(Decoder):
         self._reported: set[str] = set()
         if counter_map is None and marked_map is not None and files.read(SIMULATED_MARKER) is not None:
             counter_map = marked_map
+        # Layers of records by model, and decoding states of logs; both are caches over `files`.
         self._joins = Joins(files)
         self._logs = DataLogs(files, self._joins, counter_map, remembered_logs)
 
@@ -177,6 +179,7 @@ class JobDecoder(Decoder):
         name = parse_log_name(data)
         if name is None or path == data or not self.keeps(path):
             return
+        # The state moves even if nothing is judged: from now on the `.done` counts for this stream.
         before = self._logs.states.note(data, LogEvent.DONE_CAME)
         if before.is_stale and done_of(self.files, data) is not None:
             log = yield from self._logs.at(data, name, None)
@@ -369,6 +372,7 @@ class JobDecoder(Decoder):
         before, log.done = log.done, done
         is_changed = before not in (None, done) if was_known else is_rewritten
         stood = self._logs.states.note(data_path, LogEvent.DONE_REWRITTEN if is_changed else LogEvent.DONE_CAME)
+        # A changed `.done` of a complete log announces bytes of a new load: until they come, nothing is complete.
         is_early = is_changed and not stood.is_open
         if is_early and log.facts.size and name.kind is not LogKind.ACL_API:
             yield LogJudged(data_path, 0, "")
@@ -388,6 +392,7 @@ class JobDecoder(Decoder):
             yield ContentLedger(layer_info_path(name), entries)
         elif name.kind is LogKind.LAYER_INFO:
             yield LayersKnown(name.model or "", name.model_id or 0, LayerTable((), ()))
+        # Only if layers may differ: each log of the model is read from the mirror and decoded again.
         if self._joins.renew(name):
             yield from self._redecoded(f".{name.model}.")
 
@@ -405,6 +410,7 @@ class JobDecoder(Decoder):
             yield self._assessed(log)
 
     def _assessed(self, log: DataLog, *, ended: bool = False) -> Change:
+        # Looked up only at the end: while the JOB runs, an empty `.done` is one that is being written.
         is_done_empty = ended and log.done is None and self.files.read(log.path + DONE_SUFFIX, 1) == b""
         is_complete = self._logs.is_complete(log)
         entries = assess(log.facts, log.done, settled=is_complete, ended=ended, is_done_empty=is_done_empty)

@@ -38,7 +38,7 @@ _OF_LOG = (
 )
 
 
-class _Segment(NamedTuple):
+class _MarkSegment(NamedTuple):
     """Segment of the stream of a board's marks; segments compare in the board's order."""
 
     collection: str
@@ -66,21 +66,23 @@ def reckon_dropped(connection: sqlite3.Connection, board: int, is_over: bool) ->
         yield Reckoned(log, [(session, job, dropped_entry(int(count))) for session, job, count in of_sessions])
 
 
-def _first_unfinished(connection: sqlite3.Connection, board: int) -> _Segment | None:
+def _first_unfinished(connection: sqlite3.Connection, board: int) -> _MarkSegment | None:
     rows = connection.execute(_FIRST_UNFINISHED, (board,)).fetchall()
-    return _Segment(*rows[0]) if rows else None
+    return _MarkSegment(*rows[0]) if rows else None
 
 
-def _reckoned(rows: Iterable[tuple[Any, ...]], unfinished: _Segment | None) -> Iterator[tuple[NumberRun, int | None]]:
+def _reckoned(
+    rows: Iterable[tuple[Any, ...]], unfinished: _MarkSegment | None
+) -> Iterator[tuple[NumberRun, int | None]]:
     """Yield each run of a writer with the number of marks missing before and in it; None while undecided."""
-    segments: dict[int, _Segment] = {}
+    segments: dict[int, _MarkSegment] = {}
     captured: set[NumberRun] = set()
     lives: list[list[NumberRun]] = []
     for (collection, path, _), life in groupby(rows, itemgetter(2, 3, 4)):
         runs = []
         for *_, first, last, place, missing, log, _, is_captured in life:
             runs.append(NumberRun(first, last, place, missing, log))
-            segments[log] = _Segment(collection, path)
+            segments[log] = _MarkSegment(collection, path)
             captured.update(runs[-1:] if is_captured else ())
         lives.append(runs)
     for run, before, missing in gaps(lives):

@@ -64,7 +64,7 @@ class Group(Struct):
 
     @property
     def files(self) -> list[WholeFile]:
-        """The two or four files, in the order in which they are read."""
+        """Two or four files of the inference, in the order in which they are read."""
         every = (self.aicore, self.aicore_done, self.aicpu, self.aicpu_done)
         return [file for file in every if file is not None]
 

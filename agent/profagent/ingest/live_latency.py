@@ -127,7 +127,7 @@ class LatencyWindow:
         self._found: Latency | None = None
 
     def take(self, inference: InferenceTimes) -> None:
-        """Add an inference."""
+        """Add an inference to the window."""
         self._kept.append(inference)
         self.total += 1
         self._found = None

@@ -24,7 +24,7 @@ Model = tuple[str, int]
 
 
 @dataclass(slots=True)
-class _Samples:
+class _ModelSamples:
     """Samples of one model, in any order of arrival.
 
     `counts` are the newest picture counts, rising; those up to `forgotten` are only in `tally`.
@@ -69,7 +69,7 @@ class LiveSamples:
 
     def __init__(self) -> None:
         # Samples by JOB and model, the one used last at the end; at most COMPARED_MODELS.
-        self._models: OrderedDict[tuple[str, Model], _Samples] = OrderedDict()
+        self._models: OrderedDict[tuple[str, Model], _ModelSamples] = OrderedDict()
         # Sum of the models beyond that bound: one element, or none.
         self._forgotten: list[SampleCounts] = []
         # Interval of each JOB's acl.json.
@@ -89,7 +89,7 @@ class LiveSamples:
 
     def pass_over(self, job: str, model: Model, counts: Iterable[int]) -> None:
         """Add samples of a model, by rising picture count, that were skipped on purpose and will never come."""
-        self._models.setdefault((job, model), _Samples()).passed_over.extend(counts)
+        self._models.setdefault((job, model), _ModelSamples()).passed_over.extend(counts)
 
     def unlist(self) -> None:
         """Note that the link is lost, after which files are announced in any order. What is known stays."""
@@ -127,12 +127,12 @@ class LiveSamples:
         known = (self._figures(job, samples) for (job, _), samples in self._models.items())
         return sum_of([*self._forgotten, *known]).fields()
 
-    def _figures(self, job: str, samples: _Samples) -> SampleCounts:
+    def _figures(self, job: str, samples: _ModelSamples) -> SampleCounts:
         return samples.figures(self._intervals.get(job))
 
-    def _of(self, job: str, model: Model) -> _Samples:
+    def _of(self, job: str, model: Model) -> _ModelSamples:
         key = job, model
-        samples = self._models.setdefault(key, _Samples())
+        samples = self._models.setdefault(key, _ModelSamples())
         self._models.move_to_end(key)
         if len(self._models) > COMPARED_MODELS:
             (other, _), forgotten = self._models.popitem(last=False)

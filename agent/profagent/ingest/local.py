@@ -71,6 +71,7 @@ class LocalJobFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         listing = list_job(directory)
+        # Only listed paths are ever opened: a name in a damaged table cannot lead elsewhere.
         self._files = frozenset(listing.files)
         named = ((path, parse_log_name(path)) for path in listing.files)
         # Keyed by the fields that an inference's logs share: their spellings may differ.
@@ -232,6 +233,7 @@ class LocalStream:
         self.job = directory.name
         self._listing = listing
         files = listing.files
+        # Place of each file in reading order, which is also what the read-ahead goes by.
         self._places = {path: place for place, path in enumerate(files)}
         self._reader = AheadReader(directory, files)
 

@@ -26,6 +26,7 @@ class RememberedFiles:
     """Contents of files by JOB and path. Tables of layers are bounded apart, so that records do not displace them."""
 
     def __init__(self) -> None:
+        # Two caches of LARGEST_REMEMBERED_BYTES each, by JOB and path.
         self._tables, self._others = _bounded(), _bounded()
 
     def keep(self, job: str, path: str, data: bytes | bytearray) -> None:
@@ -100,6 +101,7 @@ class MemoryMirror:
         if growing is not None and growing.size == offset:
             growing.size += len(data)
             growing.digest.update(data)
+            # No more than a decoder reads of it; the digest covers the rest.
             if snapshot and len(growing.beginning) <= LARGEST_CONTENT_BYTES:
                 growing.beginning += data
         if not snapshot and (known := self._files.take(self._job, path)) is not None and len(known) == offset:

@@ -83,6 +83,7 @@ class _MetricReader:
 
     def read(self, data: bytes) -> Rows:
         """Return the rows of complete lines."""
+        # Bytes end anywhere; a line is read once its end has come.
         whole, end, rest = data.rpartition(b"\n")
         if not end:
             self.torn += data

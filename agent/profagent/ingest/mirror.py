@@ -114,6 +114,7 @@ class SharedSync:
 
         A running call may have begun before the write: the next one counts, for all callers until it begins.
         """
+        # The caller's bytes are written by now. A call that has begun may have missed them; `_next` has not begun.
         if self._next is None:
             self._next = asyncio.create_task(self._run())
         await finished(self._next)

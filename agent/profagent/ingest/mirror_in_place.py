@@ -62,6 +62,7 @@ class MirrorInPlace:
         if left is None:
             return None
         left = max(left - start, 0)
+        # Never beyond what has come: a file may have grown since it was listed.
         return content(f"{self._directory}/{path}", left if size is None else min(size, left), start)
 
     def size(self, path: str) -> int | None:

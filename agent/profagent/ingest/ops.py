@@ -52,6 +52,7 @@ class OperatorEvent(NamedTuple):
 def decode(data: bytes) -> tuple[list[OperatorEvent], int]:
     """Return the operators of complete descriptors, and the number of damaged ones, with a length above 32 bytes."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // DESCRIPTOR_BYTES)
+    # Nothing else of a descriptor can be checked: it has no magic number.
     good = (found["type_bytes"] <= NAME_BYTES) & (found["name_bytes"] <= NAME_BYTES)
     rows = found[good]
     events = [

@@ -153,7 +153,7 @@ class Instant(NamedTuple):
 
 
 class Occurrence(NamedTuple):
-    """One of many similar events, of which the rate is of interest."""
+    """Event among many similar ones, of which the rate is of interest."""
 
     start_us: int
     end_us: int
@@ -298,6 +298,7 @@ def reckoners(
 
 def without_rows(source: str, changes: Iterable[Change]) -> list[Change]:
     """Return changes without the rows of a source's own tables, but with rows that name what comes later."""
+    # Names stay: without them a later capture of the same log could not read its rows.
     names = decoder_of(source).names_table
     return [each for each in changes if not isinstance(each, SourceRows) or each.anew or each.table == names]
 

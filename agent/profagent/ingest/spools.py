@@ -52,6 +52,7 @@ class RecordReader:
     def read(self, data: bytes) -> Rows:
         """Return the rows of complete records."""
         data = self.torn + data
+        # Bytes end anywhere, also within a record.
         whole = len(data) - len(data) % self._record_bytes
         self.torn = data[whole:]
         found, bad = self._decode(data[:whole])
@@ -128,6 +129,7 @@ class SpoolDecoder(Decoder, Generic[R]):
         reader, _ = self._at(path, offset)
         self._open.pop(path, None)
         self._seen.add(path)
+        # Behind `super().complete`: the entries belong to a log that has its row.
         yield self.ended(path, reader, offset)
 
     def ended(self, path: str, reader: R, size: int) -> ContentLedger:
@@ -153,6 +155,7 @@ class SpoolDecoder(Decoder, Generic[R]):
             no_end = ledger.entry(ledger.NO_DONE, "no .done vouches for this segment: it may miss its end")
             yield ContentLedger(path, (*self.odd(reader), *_torn(reader, offset), no_end))
         self._open.clear()
+        # Segments of an earlier capture are only in `files`; they are not missing.
         numbers = {int(path) for path in {*self._seen, *self.files.names()} if self.growing(path)}
         missing = max(numbers, default=0) - len(numbers)
         if missing > 0:
@@ -170,6 +173,7 @@ class SpoolDecoder(Decoder, Generic[R]):
         return reader, self._read(path, reader, 0, data)
 
     def _read(self, path: str, reader: R, offset: int, data: bytes) -> Rows:
+        # Read in two pieces, so that what was wrong before the capture can be left out of the ledger.
         past = max(self._past.get(path, 0) - offset, 0)
         rows = reader.read(data[:past])
         if past:

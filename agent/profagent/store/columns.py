@@ -118,6 +118,7 @@ class Segments:
     @classmethod
     def _of(cls, cursor: sqlite3.Cursor) -> Segments:
         columns = [_numbers(text) for text in cursor.fetchone()]
+        # By number, as `_places_of` needs it; the query has the order of its loops.
         order = np.argsort(columns[0])
         number, inference, log, is_aicpu, net, start, end, ordinal, records = (column[order] for column in columns)
         start_us, end_us = (np.where(time == _NO_TIME, np.nan, time) for time in (start, end))
@@ -239,6 +240,8 @@ class RecordQuery:
         if self.runs is not None:
             places, counts = self.runs
             columns = self._columns(connection, self.names)
+            # A different number means that records are missing or belong to other segments: then each one's segment is
+            # read.
             if len(columns[0]) == counts.sum():
                 return np.repeat(places, counts), columns
         segment, *columns = self._columns(connection, ("segment", *self.names))
@@ -420,7 +423,7 @@ class PageQuery(NamedTuple):
     units: tuple[RecordQuery, ...]
 
     def read(self, connection: sqlite3.Connection) -> Page:
-        """Read the page."""
+        """Read the page by a connection to the database."""
         return Page(self.first, self.end, self.segments, *(each.read(connection) for each in self.units))
 
 
@@ -474,6 +477,7 @@ def _pages(
     for end in _ends_of_pages(counts, groups, most):
         begin, stop = np.searchsorted(ordered.inference, (first, end)).tolist()
         ours = ordered.at(np.arange(begin, stop))
+        # Back in the order of numbers, which the search for a record's segment needs.
         ours = ours.at(np.argsort(ours.number))
         units = (
             RecordQuery(kind, tuple(names[kind]), ranges[kind].within(first, end), ours.of_unit(kind)) for kind in UNITS
@@ -522,10 +526,12 @@ def ranges_of(
     `places_of` answers for a log with several inferences in place of `places_in`, for a caller that remembers its
     answers.
     """
+    # By log, with the segments of a log in their order: reduceat needs each log's segments together.
     order = np.argsort(segments.log, kind="stable")
     logs, begins = np.unique(segments.log[order], return_index=True)
     inference = segments.inference[order]
     lasts, firsts = (each.reduceat(inference, begins) if len(logs) else begins for each in (np.maximum, np.minimum))
+    # A log may have further inferences that were not asked for, and their records must not be read.
     is_shared = _has_others(connection, logs) | (lasts != firsts)
     part, log_of_part, size = _parts_of(connection, logs[~is_shared])
     of_part = firsts[~is_shared][np.searchsorted(logs[~is_shared], log_of_part)]

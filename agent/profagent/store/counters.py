@@ -90,6 +90,7 @@ async def implausible_counters(
     about = "SELECT frequency_mhz, excess, bytes_per_tick FROM job LEFT JOIN counter_bound USING (job) WHERE job = ?"
     mhz, excess, bytes_per_tick = await fetched_one(connection, about, (job,))
     rate = 0.0 if mhz is None else (bytes_per_tick or 0.0) * _ticks_per_s(mhz)
+    # The stored bounds prove most JOBs plausible without reading a record.
     is_odd = excess is None or excess > 0 or rate * ROUNDING > peak_bytes_per_s
     checks = _checks(mhz, peak_bytes_per_s)
     sessions = await fetched(
@@ -223,5 +224,6 @@ def _page(table: Ints, files: Mapping[int, Sequence[Any]], bytes_of: _BytesOf) -
         pieces.append(np.frombuffer(whole, np.uint8).reshape(-1, RECORD)[places])
         are_there.append(places < len(data) // RECORD)
     records = np.concatenate(pieces).view(AICORE_DTYPE)[:, 0]
+    # Sequence and ticks were stored from the same bytes: if they differ, the file has been replaced.
     is_same = (records["sequence"] == table[:, 1]) & (records["ticks"] == table[:, 2])
     return table[:, 0], records, np.concatenate(are_there) & is_same

@@ -57,6 +57,7 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
     behind = [(from_us, to_us) for job, from_us, to_us, *_ in rows if job]
     others = [row for row in rows if row[3] != Standing.COVERED.value]
     others += [("", before[2], after[1], NOT_RUN, "") for before, after in pairwise(board) if after[1] > before[2]]
+    # The longest first (begin minus end is negative), then shown in the order of time.
     longest = sorted(others, key=lambda row: row[1] - row[2])[:MOST_GAPS]
     return {
         "covered_us": _without_us(good, behind),

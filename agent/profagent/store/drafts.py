@@ -39,6 +39,7 @@ def new_draft(file: Path, store: Path | None) -> sqlite3.Connection:
         f"cache_size = -{CACHE_KIB}",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    # The same schema as the store's, so that rows can be copied column by column.
     script = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
     connection.executescript("\n".join([script, *(f"{schema};" for schema in schemas())]))
     _begin(connection, store)

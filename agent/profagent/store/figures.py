@@ -51,6 +51,7 @@ class Figures(NamedTuple):
 def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list[Figures | None]:
     """Return the figures of each inference; None where they are not final."""
     found: list[Figures | None] = [None] * len(columns.rows)
+    # Inferences of one model, clock and family are computed together.
     alike: dict[tuple[int, int | None, str | None], list[int]] = {}
     for place, row in enumerate(columns.rows):
         if row.figures == FigureState.FINAL:
@@ -59,6 +60,7 @@ def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list
         units = tuple(unit.records for unit in columns.units)
         layers = LayerTimes(units, us_per_tick(mhz), columns.tables.get(model), family)
         model_times = _ModelTimes(columns, layers, slowest)
+        # Bounds the array of times, which has `width` cells for each inference.
         together = max(1, TIMES_TOGETHER // model_times.width)
         for begin in range(0, len(places), together):
             some = places[begin : begin + together]
@@ -149,6 +151,7 @@ class _ModelTimes:
         records = self._columns.aicore.records
         if not records.counters:
             return repeat({})
+        # One cell more: `size` as an index stands for no layer, and must not name a group.
         group_of = np.full(size + 1, -1)
         group_of[cells] = np.arange(len(cells))
         group_of[size] = -1  # as the records of other inferences have it

@@ -206,6 +206,7 @@ class ColumnReader:
         table = RecordQuery(kind, names, ranges, segments).read(self._connection)
         columns = table.columns
         values = {name: columns[name] for name in counters}
+        # A map has few of the eleven counters; columns without a value are not read again.
         if counters and self._counters is None and len(table):
             values = {name: column for name, column in values.items() if not np.isnan(column).all()}
             self._counters = tuple(values)
@@ -226,6 +227,7 @@ class ColumnReader:
                 for index, segment, layer_id, name, type_ in self._connection.execute(_LAYERS, (model,))
             ]
             table = LayerTable((), tuple(runs)) if runs else None
+            # An equal table keeps its old object.
             if model not in self._tables or table != self._tables[model]:
                 self._tables[model] = table
             self._renewed.add(model)

@@ -90,6 +90,7 @@ async def new_database(directory: Path, made_ns: int | None = None) -> AsyncIter
     database = job_database(directory)
     draft = database.with_name(f"{FILE_NAME}.{secrets.token_hex(8)}{DRAFT_SUFFIX}")
     try:
+        # Drafts of processes that were killed: the lock proves that nobody writes one now.
         for stale in database.parent.glob(f"*{DRAFT_SUFFIX}"):
             stale.unlink()
         os.close(_opened(draft, os.O_RDWR | os.O_EXCL))
@@ -98,6 +99,7 @@ async def new_database(directory: Path, made_ns: int | None = None) -> AsyncIter
             yield draft
             # Durable before the rename: after a crash the name leads to the old database or to a complete new one.
             await asyncio.to_thread(sync, draft)
+            # Older than the import's end: a file of the JOB that changed during it makes the database stale.
             os.utime(draft, ns=(begun_ns, begun_ns))
             draft.replace(database)
         finally:

@@ -125,6 +125,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
         " WHERE s.session = ?1 AND (?2 IS NULL OR j.name = ?2) ORDER BY j.name",
         (session, name),
     )
+    # A collection of another source has a row as well, so `rows` decides if the name is known.
     jobs = [row for row in map(JobRow._make, rows) if is_job(row.name)]
     if name is not None and not rows:
         raise UsageError(f"session {session} has no {name}", hint="leave the JOB out to take all of the session's")
@@ -133,6 +134,7 @@ async def jobs_of(connection: aiosqlite.Connection, session: int, name: str | No
 
 async def has_records(connection: aiosqlite.Connection, job: int, *kinds: str) -> bool:
     """Return True if a JOB has bytes of logs of these kinds, whichever session fetched them."""
+    # One variable for each kind; their texts never enter the statement.
     marks = ", ".join("?" * len(kinds))
     query = f"SELECT 1 FROM log WHERE job = ? AND kind IN ({marks}) AND offset > 0 LIMIT 1"  # noqa: S608 - marks
     return bool(await fetched(connection, query, (job, *kinds)))
@@ -207,6 +209,7 @@ async def earliest_call_us(connection: Running, scope: Scope) -> int | None:
 
 
 async def _call_tables(connection: Running, **chosen: int) -> AsyncIterator[CallTable]:
+    # The generator runs on the connection's thread, a chunk at a time, so that the loop stays free.
     tables = await connection.run(lambda found: call_tables(found, **chosen))
     while (table := await connection.run(lambda _: next(tables, None))) is not None:
         yield table
@@ -219,6 +222,7 @@ async def ledger_of(
 
     Both grades are always there: an empty `loss` says that nothing is missing.
     """
+    # Both grades from the start, so that readers need not ask if a key is there.
     by_grade: dict[str, dict[str, int]] = {"loss": {}, "note": {}}
     for grade, reason, count in await fetched(
         connection,

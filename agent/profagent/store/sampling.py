@@ -1,4 +1,4 @@
-"""How completely models were sampled, and where the runtime lost what it should have recorded.
+"""Completeness of the samples of models, and what the runtime should have recorded and lost.
 
 A sample belongs to the session that first had more of it than its name, and with it what was due since the sample
 before, whoever has that one. Sessions that follow each other over a JOB so divide it, and what came while nobody
@@ -91,7 +91,7 @@ class ModelSampling(NamedTuple):
     notes: tuple[Entry, ...] = ()
 
 
-class _Samples(NamedTuple):
+class _StoredSamples(NamedTuple):
     """Samples of a model by load and rising picture count; a session is 0 where nobody has more than the name.
 
     `loads` is None where loads cannot be told apart, and then the order is by picture count alone.
@@ -118,7 +118,7 @@ class _Gaps(NamedTuple):
     inferences: NDArray[np.int64]
     has_calls: bool = False
 
-    def of(self, samples: _Samples, session: int) -> _Gaps:
+    def of(self, samples: _StoredSamples, session: int) -> _Gaps:
         """Return the distances whose second sample belongs to the session."""
         chosen = samples.sessions[self.later] == session
         return self._replace(later=self.later[chosen], inferences=self.inferences[chosen])
@@ -134,6 +134,7 @@ async def sampling_of(connection: Running, session: int, job: int | None = None)
     found: list[ModelSampling] = []
     for of, model in await fetched(connection, _OF_SESSION, (session, job)):
         rows = await fetched(connection, _STORED, (model, session))
+        # Stored figures are used as they are: they hold also when the records were deleted since.
         if rows:
             found.append(ModelSampling(SampleCounts._make(rows[0][:7]), 0, rows[0][7]))
         else:
@@ -167,8 +168,10 @@ async def _worked_out(connection: Running, job: int, model: int) -> dict[int, Mo
     samples = await _samples(connection, model)
     is_listed, acl_interval = await fetched_one(connection, _IS_LISTED, (job,))
     gaps = await _gaps(connection, model, samples, acl_interval)
+    # Read at the first session that needs it: most models need no note.
     name = ""
     found: dict[int, ModelSampling] = {}
+    # Session 0 stands for samples known by name only: they belong to nobody yet.
     for session in set(samples.sessions.tolist()) - {0}:
         (has_loss,) = await fetched_one(connection, _HAS_NAMELESS_LOSS, (job, session))
         why = NAMELESS_LOSS if has_loss else None if is_listed else NOT_LISTED
@@ -189,17 +192,17 @@ async def _worked_out(connection: Running, job: int, model: int) -> dict[int, Mo
     return found
 
 
-def _why_no_gaps(samples: _Samples) -> str:
+def _why_no_gaps(samples: _StoredSamples) -> str:
     return LOADS if samples.loads is None else SIZES
 
 
-async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
+async def _samples(connection: aiosqlite.Connection, model: int) -> _StoredSamples:
     rows = await fetched(connection, _SAMPLES, (model,))
     counts, sessions, kept, sizes = np.array(rows, np.int64).reshape(-1, 4).T
     passed_over = Counter(sessions[kept == 0].tolist())
     pictures = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else 0
     if not (await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0]:
-        return _Samples(np.zeros(len(counts), np.int64), counts, sessions, passed_over, pictures)
+        return _StoredSamples(np.zeros(len(counts), np.int64), counts, sessions, passed_over, pictures)
     # A sample without rows, as one that was skipped on purpose, cannot be assigned to a load.
     if not (await fetched_one(connection, _UNPLACED, (model,)))[0]:
         times: dict[int, list[int | None]] = {}
@@ -212,11 +215,11 @@ async def _samples(connection: aiosqlite.Connection, model: int) -> _Samples:
             # Inferences in one file have rising loads, so the owners are taken in their order.
             placed = [(load, count, owners[count].pop(0)) for load, each in enumerate(loads) for count in each]
             numbers, counts, sessions = np.array(placed, np.int64).reshape(-1, 3).T
-            return _Samples(numbers, counts, sessions, passed_over, pictures)
-    return _Samples(None, counts, sessions, passed_over, pictures)
+            return _StoredSamples(numbers, counts, sessions, passed_over, pictures)
+    return _StoredSamples(None, counts, sessions, passed_over, pictures)
 
 
-async def _gaps(connection: Running, model: int, samples: _Samples, acl_interval: int | None) -> _Gaps | None:
+async def _gaps(connection: Running, model: int, samples: _StoredSamples, acl_interval: int | None) -> _Gaps | None:
     """Return the distances between samples; None where they cannot be expressed in inferences.
 
     If the program may start and stop the recording by itself, they count the recorded calls in between.
@@ -227,9 +230,11 @@ async def _gaps(connection: Running, model: int, samples: _Samples, acl_interval
     distances = samples.counts[later] - samples.counts[later - 1]
     if not len(later):
         return _Gaps(later, distances)
+    # Picture counts can be converted to inferences only if all inferences have the same number of pictures.
     if not samples.pictures or (distances % samples.pictures).any():
         return None
     gaps = _Gaps(later, distances // samples.pictures)
+    # Without a file, an inferred interval of 1 may mean that the program itself starts and stops the recording.
     is_by_program = acl_interval is None and infer_interval(gaps.counted) == 1
     if not is_by_program or samples.has_several_loads or gaps.inferences.max() == 1:
         return gaps
@@ -238,7 +243,7 @@ async def _gaps(connection: Running, model: int, samples: _Samples, acl_interval
 
 
 async def _recorded_between(
-    connection: Running, model: int, samples: _Samples, gaps: _Gaps
+    connection: Running, model: int, samples: _StoredSamples, gaps: _Gaps
 ) -> NDArray[np.int64] | None:
     """Return for each distance how many inferences ran while the program recorded; None if unknown.
 
@@ -255,6 +260,7 @@ async def _recorded_between(
     if np.isnan(until).any() or np.isnan(since).any():
         return None
     every = _ends(calls)
+    # A full ring has lost calls, so counting them would miss inferences.
     if (np.searchsorted(every, until, "right") - np.searchsorted(every, since, "right") >= RING_CALLS).any():
         return None
     executes = _ends(calls.at(np.isin(calls.api, (EXECUTE, EXECUTE_ASYNC))))
@@ -302,7 +308,7 @@ async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> ND
     return np.sort(np.concatenate([np.empty(0), *(np.array(page, np.float64)[:, 0] for page in times)]))
 
 
-def _notes(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
+def _notes(samples: _StoredSamples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
     """Yield the ledger's notes about a session's samples of a model."""
     if figures.due is not None and figures.interval is not None and (figures.late or figures.never_came):
         yield from _of_gaps(samples, gaps, figures, model)
@@ -311,7 +317,7 @@ def _notes(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) ->
         yield ledger.entry(ledger.INTERVAL_MISMATCH, detail)
 
 
-def _of_gaps(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
+def _of_gaps(samples: _StoredSamples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
     assert figures.interval is not None, "without an interval nothing is late"
     late = missing = missing_named = 0
     for name, count, before, inferences in _odd_gaps(samples, gaps, figures.interval, model):
@@ -337,7 +343,7 @@ def _of_gaps(samples: _Samples, gaps: _Gaps, figures: SampleCounts, model: str) 
         yield ledger.entry(ledger.SAMPLE_NEVER_CAME, detail, count=rest)
 
 
-def _odd_gaps(samples: _Samples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:
+def _odd_gaps(samples: _StoredSamples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:
     """Yield model (and load, where there are several), both picture counts and the distance of each odd gap."""
     assert samples.loads is not None, "distances are known"
     odd = gaps.inferences != interval

@@ -118,9 +118,11 @@ class Selection:
         """Choose inferences of a scope. Raises UsageError for a picture count that cannot be."""
         clockless = scope.job.frequency_mhz is None
         named = {"session": scope.session.session, "job": scope.job.job, "clockless": clockless}
+        # A temporary table belongs to the connection, which may have an earlier selection.
         await connection.execute("DROP TABLE IF EXISTS temp.chosen")
         inference = None if choice.inference is None else _as_stored(choice.inference)
         await connection.execute(_CHOOSE, {**named, **choice._asdict(), "inference": inference})
+        # After the rows: inserting into an index costs more than building it.
         await connection.execute("CREATE UNIQUE INDEX temp.chosen_inference ON chosen (inference)")
         return cls(connection)
 

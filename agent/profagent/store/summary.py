@@ -47,11 +47,12 @@ _UNITS = {"aicore": "aicore", "aicpu": "aicpu", "api": "acl_api"}
 async def session_summary(connection: Running, session: int) -> dict[str, Any]:
     """Return what a session holds: JOBs, bytes, records by kind, coverage, the ledger by grade and reason.
 
-    `complete` says whether it is complete, `incomplete` has the reasons. `earlier` lists JOBs of which the session
-    fetched nothing: they are in none of its figures.
+    `complete` is True for a complete session; else `incomplete` has the reasons. `earlier` lists JOBs of which the
+    session fetched nothing: they are in none of its figures.
     """
     (about,) = await fetched_named(connection, _ABOUT, (session,))
     jobs = await fetched(connection, _JOBS, (session,))
+    # JOBs that stood on the board already, with the session that has them.
     stood: dict[int, int] = dict(await fetched(connection, _STOOD, (session,)))
     incomplete = await why_incomplete(connection, session)
     return {

@@ -166,6 +166,7 @@ class Workspace:
     def board_locked(self, identity: str) -> Iterator[None]:
         """Hold the mirror of a board exclusively; the workspace is shared meanwhile. Raises as `locked`."""
         file = self.root / "incoming" / f"{self.board_mirror(identity).name}.lock"
+        # One lock for each board, so that captures of different boards never wait for each other.
         with self._locked(file, fcntl.LOCK_EX, f"the mirror of the board {identity} in {self.root}"):
             yield
 
