@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from profagent.fleet.comparing import FleetDiff
     from profagent.lake.engines import Answer
+    from profagent.lake.lake import Lake
 
 
 class Question(NamedTuple):
@@ -52,19 +53,7 @@ _engine = click.option(
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
-class QuestionGroup(click.Group):
-    """The group whose commands are those of QUESTIONS and its own."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all questions, and of the other commands."""
-        return [*QUESTIONS, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a question, or one of its own; None where there is none of that name."""
-        return question(cmd_name) if cmd_name in QUESTIONS else super().get_command(ctx, cmd_name)
-
-
-@click.group("fleet", cls=QuestionGroup)
+@click.group("fleet")
 def command() -> None:
     """Ask a lake about all of its boards and nights.
 
@@ -95,15 +84,16 @@ class Selected(NamedTuple):
         named = {"kind": "layer" if kind and self.layer else kind, "model": self.model, "layer": self.layer}
         of_layers = [f"{name} = {_quoted(value)}" for name, value in named.items() if value is not None]
         of_layers.append("push IN (SELECT push FROM chosen)")
-        views = (
-            ("chosen", "sessions", of_sessions or ["TRUE"]),
-            ("figures", "layers", of_layers),
-            ("buckets", "histograms", of_layers),
-        )
         return [
-            f"CREATE OR REPLACE TEMPORARY VIEW {view} AS SELECT * FROM {table} WHERE {' AND '.join(which)}"  # noqa: S608
-            for view, table, which in views
+            view_of("chosen", "sessions", of_sessions or ["TRUE"]),
+            view_of("figures", "layers", of_layers),
+            view_of("buckets", "histograms", of_layers),
         ]
+
+
+def view_of(name: str, table: str, which: Iterable[str]) -> str:
+    """Return the statement that makes a view of the rows of a table for which all of `which` is true."""
+    return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {table} WHERE {' AND '.join(which)}"  # noqa: S608
 
 
 def _quoted(text: str) -> str:
@@ -121,13 +111,19 @@ class Asking(NamedTuple):
     as_markdown: bool = False
     columns: int = 0
 
+    def lake(self) -> Lake:
+        """Return the lake. Raises UsageError where none is named, or what reads it is not installed."""
+        named = require_lake(self.address)
+        from profagent.lake.lake import Lake  # noqa: PLC0415 - needs packages that no other command has
+
+        return Lake(named)
+
     def answers(self, statements: Iterable[str]) -> list[Answer]:
         """Return the answer to each statement, which may ask views of earlier ones. Raises UsageError, LakeError."""
-        named = require_lake(self.address)
-        from profagent.lake.engines import engine_of  # noqa: PLC0415 - needs packages that no other command has
-        from profagent.lake.lake import Lake  # noqa: PLC0415 - as above
+        lake = self.lake()
+        from profagent.lake.engines import engine_of  # noqa: PLC0415 - as above
 
-        with engine_of(Lake(named), self.engine) as found:
+        with engine_of(lake, self.engine) as found:
             return [found.ask(statement) for statement in statements]
 
     def show(self, names: Sequence[str], rows: Sequence[Sequence[Any]], *remarks: str) -> None:
@@ -159,12 +155,11 @@ def asking(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
     @options.wide
     @functools.wraps(function)
-    def with_asking(
-        *, address: str | None, engine: str, as_json: bool, as_markdown: bool, columns: int, **others: Any
-    ) -> Any:
-        if as_json and as_markdown:
+    def with_asking(**given: Any) -> Any:
+        asked = Asking(**{name: given.pop(name) for name in Asking._fields})
+        if asked.as_json and asked.as_markdown:
             raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
-        return function(asked=Asking(address, engine, as_json, as_markdown, columns), **others)
+        return function(asked=asked, **given)
 
     return with_asking
 
@@ -177,11 +172,9 @@ def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--board", "boards", multiple=True, metavar="ID", help="Sessions of this board; may be repeated.")
     @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sessions with it; may be repeated.")
     @functools.wraps(function)
-    def with_chosen(
-        *, since: datetime | None, until: datetime | None, boards: Sequence[str], labels: Sequence[str], **others: Any
-    ) -> Any:
-        names = {name: others.pop(name) for name in ("model", "layer") if name in others}
-        return function(chosen=Selected(since, until, boards, labels, **names), **others)
+    def with_chosen(**given: Any) -> Any:
+        chosen = Selected(**{name: given.pop(name) for name in Selected._fields if name in given})
+        return function(chosen=chosen, **given)
 
     return with_chosen
 
@@ -204,10 +197,12 @@ def query_of(name: str) -> str:
     return resources.files("profagent.fleet").joinpath(f"queries/{name}.sql").read_text("utf-8")
 
 
-@functools.cache
-def question(name: str) -> click.Command:
+def _in_us(_context: click.Context, _argument: click.Parameter, given: str) -> float:
+    return options.time_us(given)
+
+
+def question(name: str, title: str, file: str, kind: str | None) -> click.Command:
     """Return the command that asks a question."""
-    title, file, kind = QUESTIONS[name]
     text = query_of(file)
     about = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
 
@@ -221,13 +216,16 @@ def question(name: str) -> click.Command:
 
     if kind is not None:
         ask = of_layers(ask)
+    typed = name
     if name == "budget":
-        ask = click.argument(
-            "budget_us", metavar="TIME", callback=lambda _context, _argument, given: options.time_us(given)
-        )(ask)
-    given = "20ms " * (name == "budget")
-    examples = [f"Example: profagent fleet {name} {given}{words}" for words in ("--since 2026-11-01", "--label rack=3")]
-    return click.command(name, help="\n\n".join([title, "\b\n" + "\n".join(about), "\n".join(examples)]))(ask)
+        typed = "budget 20ms"
+        ask = click.argument("budget_us", metavar="TIME", callback=_in_us)(ask)
+    examples = f"Example: profagent fleet {typed} --since 2026-11-01\nExample: profagent fleet {typed} --label rack=3"
+    return click.command(name, help="\n\n".join([title, "\b\n" + "\n".join(about), examples]))(ask)
+
+
+for _name, _question in QUESTIONS.items():
+    command.add_command(question(_name, *_question))
 
 
 def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None) -> FleetDiff:
@@ -278,9 +276,8 @@ def report(*, address: str | None, engine: str, chosen: Selected, output: Path) 
     Example: profagent fleet report --since 2026-11-01 --label rack=3 -o rack3.html
     """
     asked = Asking(address, engine)
-    *_, nights, losses, simulated = asked.answers(
-        [*chosen.views(), *map(query_of, ("nights", "losses")), "SELECT max(simulated) FROM chosen"]
-    )
+    questions = (query_of("nights"), query_of("losses"), "SELECT max(simulated) FROM chosen")
+    *_, nights, losses, simulated = asked.answers([*chosen.views(), *questions])
     boards = asked.answers([*chosen.views("latency"), query_of("boards")])[-1]
     changes = changes_of(asked, chosen)
     from profagent.fleet.page import fleet_page  # noqa: PLC0415 - the other questions start faster
@@ -304,18 +301,12 @@ def sql(*, text: str, asked: Asking) -> None:
 
 @command.command("demo")
 @_engine
-@click.option(
-    "-o",
-    "--output",
-    type=options.FOLDER,
-    metavar="DIR",
-    help="Make it here; ask it if it was made.  [default: a temporary folder]",
-)
+@click.option("-o", "--output", type=options.FOLDER, metavar="DIR", help="Make it here, or ask it where it was made.")
 @options.quiet
 def demo(*, engine: str, output: Path | None) -> None:
     """Make a simulated fleet of 16 boards and 30 nights, push it into a lake, and find what is wrong with it.
 
-    Every figure is made up. It takes a minute or two.
+    Every figure is made up. It takes a minute or two, in a temporary folder unless DIR is named.
 
     Example: profagent fleet demo
     Example: profagent fleet demo -o /tmp/fleet --engine sc://127.0.0.1:50051
@@ -330,7 +321,7 @@ def demo(*, engine: str, output: Path | None) -> None:
 @command.command("compact")
 @in_lake
 @options.as_json
-def compact(*, address: str | None, as_json: bool) -> None:
+def compact_tables(*, address: str | None, as_json: bool) -> None:
     """Join the small files that pushes leave, which makes questions faster, and remove what no reader needs.
 
     It may run beside pushes and readers.
@@ -338,18 +329,18 @@ def compact(*, address: str | None, as_json: bool) -> None:
     Example: profagent fleet compact --lake /mnt/lake
     Example: profagent fleet compact --json
     """
-    named = require_lake(address)
-    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+    asked = Asking(address, as_json=as_json)
+    lake = asked.lake()
+    from profagent.lake.upkeep import Compacted, compact  # noqa: PLC0415 - needs packages that no other command has
 
-    done = [*upkeep.compact(lake.Lake(named))]
-    Asking(named, as_json=as_json).show(upkeep.Compacted._fields, done)
+    asked.show(Compacted._fields, [*compact(lake)])
 
 
 @command.command("expire")
 @click.argument("before", metavar="DATE", type=_DAY)
 @in_lake
 @options.as_json
-def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
+def expire_rows(*, before: datetime, address: str | None, as_json: bool) -> None:
     """Delete records, calls, metrics, ranges and inferences of sessions that began before a day (UTC).
 
     Their figures, histograms and ledger stay: all questions but `fleet sql` are answered as before. The disk
@@ -358,8 +349,8 @@ def expire(*, before: datetime, address: str | None, as_json: bool) -> None:
     Example: profagent fleet expire 2026-08-01 --lake /mnt/lake
     Example: profagent fleet expire 2026-08-01 --json
     """
-    named = require_lake(address)
-    from profagent.lake import lake, upkeep  # noqa: PLC0415 - need packages that no other command has
+    asked = Asking(address, as_json=as_json)
+    lake = asked.lake()
+    from profagent.lake.upkeep import Expired, expire  # noqa: PLC0415 - needs packages that no other command has
 
-    done = [*upkeep.expire(lake.Lake(named), before.date())]
-    Asking(named, as_json=as_json).show(upkeep.Expired._fields, done)
+    asked.show(Expired._fields, [*expire(lake, before.date())])

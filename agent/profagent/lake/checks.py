@@ -48,11 +48,8 @@ def _space(lake: Lake) -> Iterator[Finding]:
         return
     free = shutil.disk_usage(lake.address).free
     seen = f"{free / BYTES_PER_GB:.1f} GB are free in {lake.address}"
-    yield (
-        good("space", seen)
-        if free >= LEAST_FREE_BYTES
-        else bad("space", seen, "make room: profagent fleet expire DATE")
-    )
+    is_enough = free >= LEAST_FREE_BYTES
+    yield good("space", seen) if is_enough else bad("space", seen, "make room: profagent fleet expire DATE")
 
 
 def _commits(lake: Lake) -> Iterator[Finding]:
@@ -64,13 +61,12 @@ def _commits(lake: Lake) -> Iterator[Finding]:
         handles = [DeltaTable(uri) for _ in range(WRITERS)]
         with ThreadPoolExecutor(WRITERS) as pool:
             won = sum(pool.map(lambda handle: _committed(handle, rows), handles))
-        seen = DeltaTable(uri)
-        found = (won, seen.version(), len(seen.file_uris()))
-        if found == (1, 1, 1):
-            yield good("commit", f"of {WRITERS} commits of one version one came, and is there")
-        else:
-            seen_text = f"of {WRITERS} commits of one version {won} came; {found[2]} are there"
-            yield bad("commit", seen_text, "pushes would be lost: take a file system with hard links, or a store")
+        table = DeltaTable(uri)
+        there = len(table.file_uris())
+        seen = f"of {WRITERS} commits of one version {won} came; {there} are there"
+        is_good = (won, table.version(), there) == (1, 1, 1)
+        remedy = "pushes would be lost: take a file system with hard links, or a store"
+        yield good("commit", seen) if is_good else bad("commit", seen, remedy)
     except (DeltaError, OSError) as error:
         yield bad("commit", f"cannot write: {reason_of(error)}", "check address, permissions and credentials")
     finally:
@@ -128,6 +124,5 @@ def _tables(lake: Lake) -> Iterator[Finding]:
     else:
         yield unknown("tables", "there are none yet", "profagent push SESSION")
     if crowded:
-        yield unknown(
-            "files", f"many small ones: {', '.join(crowded)}", f"profagent fleet compact --lake {lake.address}"
-        )
+        remedy = f"profagent fleet compact --lake {lake.address}"
+        yield unknown("files", f"many small ones: {', '.join(crowded)}", remedy)

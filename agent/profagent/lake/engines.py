@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from profagent.cli.running import installing
 from profagent.errors import UsageError
-from profagent.lake.lake import SESSIONS, LakeError
+from profagent.lake.lake import SESSIONS, LakeError, listed
 from profagent.lake.push import TABLES
 from profagent.lake.stores import readable
 from profagent.limits import CALL_TIMEOUT_S
@@ -46,25 +46,12 @@ class Answer(NamedTuple):
     rows: list[tuple[Any, ...]]
 
 
-class Engine(Protocol):
-    """Something that answers SQL about one state of a lake."""
-
-    def ask(self, sql: str) -> Answer:
-        """Return the rows of one statement. Raises LakeError."""
-
-    def close(self) -> None:
-        """Let go of what it holds."""
-
-
 @contextmanager
-def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[Engine]:
+def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[DuckDb | SparkConnect]:
     """Give an engine that has the tables of a lake. Raises UsageError for an unknown engine, and LakeError."""
-    if name == DUCKDB:
-        engine: Engine = _DuckDb(lake)
-    elif name.startswith(SPARK):
-        engine = _SparkConnect(lake, name)
-    else:
+    if name != DUCKDB and not name.startswith(SPARK):
         raise UsageError(f"there is no engine {name}", hint=f"{DUCKDB}, or {SPARK}HOST:PORT for Spark Connect")
+    engine = DuckDb(lake) if name == DUCKDB else SparkConnect(lake, name)
     try:
         for table in _ORDER:
             engine.ask(_VIEW.format(table=table))
@@ -73,7 +60,9 @@ def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[Engine]:
         engine.close()
 
 
-class _DuckDb:
+class DuckDb:
+    """DuckDB in this process, of one state of a lake."""
+
     def __init__(self, lake: Lake) -> None:
         import duckdb  # noqa: PLC0415 - the other engine does without
 
@@ -83,15 +72,13 @@ class _DuckDb:
             found = lake.required(table)
             files = found.file_uris()
             if files:
-                # Those in a folder are given as an address has them, with %20 for a blank.
-                in_store = "://" in lake.address
-                paths = readable(self._connection, lake.address, files) if in_store else [*map(unquote, files)]
-                named = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
-                self.ask(_PARQUET.format(table=table, files=named))
+                paths = readable(self._connection, lake.address, files)
+                self.ask(_PARQUET.format(table=table, files=listed(paths)))
             else:
                 self._connection.register(f"all_{table}", pa.schema(found.schema().to_arrow()).empty_table())
 
     def ask(self, sql: str) -> Answer:
+        """Return the rows of one statement. Raises LakeError."""
         try:
             cursor = self._connection.execute(sql)
         except self._failed as error:
@@ -99,12 +86,15 @@ class _DuckDb:
         return Answer(tuple(each[0] for each in cursor.description or ()), cursor.fetchall())
 
     def close(self) -> None:
+        """Let go of what it holds."""
         for each in self._connection.list_filesystems():
             self._connection.unregister_filesystem(each)
         self._connection.close()
 
 
-class _SparkConnect:
+class SparkConnect:
+    """A session of a server of Spark Connect, of one state of a lake."""
+
     def __init__(self, lake: Lake, address: str) -> None:
         try:
             from pyspark.errors import PySparkException  # noqa: PLC0415 - the other engine does without
@@ -124,6 +114,7 @@ class _SparkConnect:
             raise _refused(error) from error
 
     def ask(self, sql: str) -> Answer:
+        """Return the rows of one statement. Raises LakeError."""
         try:
             found = self._session.sql(sql)
             return Answer(tuple(found.columns), [tuple(row) for row in found.collect()])
@@ -131,6 +122,7 @@ class _SparkConnect:
             raise _refused(error) from error
 
     def close(self) -> None:
+        """Let go of what it holds."""
         self._session.stop()
 
 

@@ -100,10 +100,8 @@ class Lake:
         except (DeltaError, OSError) as error:
             raise self._failed(table, error) from error
         if features:
-            raise LakeError(
-                f"the table {self.uri(table)} has features that are not read here: {', '.join(features)}",
-                hint="read it by an engine that knows them, or write it anew without",
-            )
+            unread = f"the table {self.uri(table)} has features that are not read here: {', '.join(features)}"
+            raise LakeError(unread, hint="read it by an engine that knows them, or write it anew without")
         return found
 
     def required(self, table: str) -> DeltaTable:
@@ -118,10 +116,9 @@ class Lake:
         table = self.opened(SESSIONS)
         if table is None:
             return None
-        # pyarrow's own reader of data sets may abort the process at its end.
         query = f"SELECT * FROM {SESSIONS} WHERE session = '{session}'"  # noqa: S608 - a UUID
-        rows = [row for batch in self._asked(SESSIONS, table, query) for row in batch.to_pylist()]
-        return rows[0] if rows else None
+        rows = (row for batch in self._asked(SESSIONS, table, query) for row in batch.to_pylist())
+        return next(rows, None)
 
     def rows(self, table: str, row: Mapping[str, Any], query: str) -> Iterator[pa.RecordBatch]:
         """Give what a query finds in the `rows` of a table that belong to a row of `sessions`. Raises LakeError."""
@@ -141,6 +138,7 @@ class Lake:
         return {name for batch in batches for name in batch.column(0).to_pylist()}
 
     def _asked(self, name: str, table: DeltaTable, query: str) -> Iterator[pa.RecordBatch]:
+        # pyarrow's own reader of data sets may abort the process at its end.
         try:
             for batch in QueryBuilder().register(name, table).execute(query):
                 yield pa.record_batch(batch)
@@ -228,11 +226,8 @@ class Lake:
         return DeltaTable.create(self.uri(table), plain, mode="ignore", **how)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
-        why = reason_of(error)
-        return LakeError(
-            f"the table {self.uri(table)} cannot be used: {why}",
-            hint="check the address, its permissions and the free space; a push that is called again goes on",
-        )
+        hint = "check the address, its permissions and the free space; a push that is called again goes on"
+        return LakeError(f"the table {self.uri(table)} cannot be used: {reason_of(error)}", hint=hint)
 
 
 def reason_of(error: Exception | None) -> str:
@@ -240,6 +235,11 @@ def reason_of(error: Exception | None) -> str:
     text = _ORNAMENTS.sub("", str(error))
     message = _MESSAGE.search(text)
     return " ".join((message[1] if message else text).split())[:LONGEST_TEXT] or type(error).__name__
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts as SQL has them in a list."""
+    return ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
 
 
 def _commit_of(version: int, names: Iterable[str]) -> CommitProperties:

@@ -139,7 +139,8 @@ def _push(
             rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
         for table, found in zip(_FIGURES, figures, strict=True):
             batch = rows_of(_FIGURES[table], found, session.owners)
-            rows[table] = len(found) if lake.append(table, session.push, batch.schema, partial(_once, batch)) else 0
+            is_new = lake.append(table, session.push, batch.schema, partial(iter, [batch]))
+            rows[table] = len(found) if is_new else 0
         (own,) = _Source(connection, [views[SESSIONS]], session).batches()
     held = rows[RECORDS] or lake.count(RECORDS, session.owners)
     rows[DATABASES] = _push_database(database, session, lake)
@@ -156,8 +157,7 @@ def _push_database(database: Path, session: _Session, lake: Lake) -> int:
         with copied(database, str(file), session.number, [TABLES_OF_UNITS[unit] for unit in UNITS]):
             pass
         schema = rows_of(_Piece, [], session.owners).schema
-        pieces = partial(_pieces, file, session.owners)
-        is_new = lake.append(DATABASES, session.push, schema, pieces)
+        is_new = lake.append(DATABASES, session.push, schema, partial(_pieces, file, session.owners))
         return -(-file.stat().st_size // _PIECE_BYTES) if is_new else 0
 
 
@@ -264,7 +264,3 @@ def rows_of(kind: type[NamedTuple], rows: Sequence[NamedTuple], owners: Mapping[
     columns |= {name: [value] * len(rows) for name, value in owners.items()}
     schema = pa.schema([*((name, pa.string()) for name in owners), *types.items()])
     return pa.RecordBatch.from_pydict(columns, schema=schema)
-
-
-def _once(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    yield batch

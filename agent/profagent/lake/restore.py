@@ -52,9 +52,8 @@ async def why_not_restorable(workspace: Workspace, session: int, lake: Lake) -> 
             await restored(workspace, session, lake, file)
         except ProfagentError as error:
             return f"cannot be restored: {error}"
-        here, there = [
-            await to_the_end(_digests, database, session) for database in (workspace.readable_database(), file)
-        ]
+        here = await to_the_end(_digests, workspace.readable_database(), session)
+        there = await to_the_end(_digests, file, session)
     other = [table for table in here if here[table] != there[table]]
     return f"has other rows in {lake.address}: {', '.join(other)}" if other else None
 
@@ -91,17 +90,13 @@ def _insert_records(connection: sqlite3.Connection, lake: Lake, row: Mapping[str
             connection.executemany(f"INSERT INTO {TABLES[unit]} VALUES ({marks})", zip(*columns, strict=True))  # noqa: S608
             count += batch.num_rows
     if count != row[RECORDS]:
-        raise LakeError(
-            f"{lake.address} has {count} of {row[RECORDS]} records of session {row['number']}",
-            hint=_EXPIRED,
-        )
+        number, pushed = row["number"], row[RECORDS]
+        raise LakeError(f"{lake.address} has {count} of {pushed} records of session {number}", hint=_EXPIRED)
 
 
 def _required(workspace: Workspace, session: tuple[Any, ...], lake: Lake) -> dict[str, Any]:
     row = lake.pushed(name_of(workspace, *session))
     if row is None:
-        raise LakeError(
-            f"there is no session {session[0]} of {workspace.root} in {lake.address}",
-            hint=f"`profagent push {session[0]}` brings it there, while its records are here",
-        )
+        hint = f"`profagent push {session[0]}` brings it there, while its records are here"
+        raise LakeError(f"there is no session {session[0]} of {workspace.root} in {lake.address}", hint=hint)
     return row

@@ -21,6 +21,9 @@ PROTOCOL = "lake"
 
 def readable(connection: DuckDBPyConnection, address: str, files: Iterable[str]) -> list[str]:
     """Return names by which a connection reads files below an address. Raises UsageError where a package is missing."""
+    if "://" not in address:
+        # An address has %20 for a blank.
+        return [*map(unquote, files)]
     try:
         from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]  # noqa: PLC0415 - here only
     except ImportError as error:

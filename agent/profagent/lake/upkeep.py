@@ -13,11 +13,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from profagent.lake.lake import PARTITION, PROPERTIES, SESSIONS, day_of
+from profagent.lake.lake import PARTITION, PROPERTIES, SESSIONS, day_of, listed
 from profagent.lake.push import DATABASES, TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from datetime import date
 
     from deltalake import DeltaTable
@@ -51,7 +51,7 @@ def compact(lake: Lake) -> Iterator[Compacted]:
     """Join the small files of each table, and remove files and rows that no reader may need. Raises LakeError."""
     gone = _given_up(lake)
     for table in TABLES:
-        rows = _deleted(lake, table, gone) if gone and table != SESSIONS else 0
+        rows = _deleted(lake, table, f"push IN ({listed(gone)})") if gone and table != SESSIONS else 0
         joined = lake.change(table, lambda found: found.optimize.compact(writer_properties=PROPERTIES))
         # Less than what KEPT says, so that no file is forgotten before it goes.
         removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, False, enforce_retention_duration=False))
@@ -75,14 +75,12 @@ def _given_up(lake: Lake) -> list[str]:
     return lake.give_up(unnamed) if old else []
 
 
-def _deleted(lake: Lake, table: str, pushes: Sequence[str]) -> int:
-    named = ", ".join("'" + push.replace("'", "''") + "'" for push in pushes)
-    done = lake.change(table, lambda found: found.delete(f"push IN ({named})"))
+def _deleted(lake: Lake, table: str, which: str) -> int:
+    done = lake.change(table, lambda found: found.delete(which))
     return done["num_deleted_rows"] or 0
 
 
 def expire(lake: Lake, before: date) -> Iterator[Expired]:
     """Delete the rows in RAW of sessions that began before a day (UTC); their figures stay. Raises LakeError."""
     for table in RAW:
-        gone = lake.change(table, lambda found: found.delete(f"{PARTITION} < '{before.isoformat()}'"))
-        yield Expired(table, gone["num_deleted_rows"] or 0)
+        yield Expired(table, _deleted(lake, table, f"{PARTITION} < '{before.isoformat()}'"))

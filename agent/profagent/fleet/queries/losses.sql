@@ -16,10 +16,9 @@ WITH followed AS (
            sum(f.lacking) AS lacking, max(c.date) AS last
     FROM chosen c LEFT JOIN followed f ON f.push = c.push
     GROUP BY c.board
-), nights AS (SELECT DISTINCT date FROM chosen)
-SELECT o.board, o.sessions, o.complete, o.lossy, o.losses, o.notes, o.inferences, o.sampled, o.due, o.covered,
-       o.lacking, o.last, count(n.date) AS missed
-FROM own o LEFT JOIN nights n ON n.date > o.last
-GROUP BY o.board, o.sessions, o.complete, o.lossy, o.losses, o.notes, o.inferences, o.sampled, o.due, o.covered,
-         o.lacking, o.last
+), later AS (
+    SELECT o.board, count(DISTINCT c.date) AS missed FROM own o LEFT JOIN chosen c ON c.date > o.last GROUP BY o.board
+)
+SELECT o.*, l.missed
+FROM own o JOIN later l ON l.board = o.board
 ORDER BY o.losses DESC, o.sessions - o.complete DESC, o.board
