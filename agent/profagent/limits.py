@@ -404,6 +404,10 @@ MOST_COMPARED = 200
 """inferences of a run that are compared one by one: more are averaged in blocks."""
 LARGEST_COUNTED = 1 << 20
 """ticks of a layer up to which times are counted, not sorted: they are sorted, which takes longer."""
+SHOWN_FLEET_LAYERS = 20
+"""layers by time on the page of `fleet report`: `fleet stats` has the others."""
+SHOWN_FLEET_BOARDS = 50
+"""rows of boards on the page of `fleet report`: `fleet boards` and `fleet losses` have the others."""
 SHOWN_LEDGER_ENTRIES = 10
 """entries of a reason that `ledger` lists: the rest is counted; `--all` lists them."""
 MOST_INCOMPLETE_LINES = 3
@@ -422,6 +426,10 @@ ROWS_PER_GROUP = 50_000
 """rows compressed together, at least: the next group begins."""
 ROWS_PER_LAKE_GROUP = 200_000
 """rows compressed together in a lake: the next group begins."""
+PIECES_PER_BATCH = 16
+"""MiB of a session's database that a push holds: the next batch begins."""
+LAKE_FILES_PER_DAY = 10
+"""files of a table of a lake for a day: `doctor --lake` advises to join them."""
 PUSH_ATTEMPTS = 20
 """commits of a push to a table of a lake while others commit there: the push fails, and continues when it is called
 again."""

@@ -243,10 +243,8 @@ def is_open(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_spark_connect_answers_what_duckdb_answers(lake: Path, spark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_connect_answers_what_duckdb_answers(lake: Path, spark: str) -> None:
     """Every question, by the same text."""
-    # Its client takes a main module that is no file, as a worker of tests has, for a doctest.
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     chosen, statements = Selected(labels=("rack=2",), since=datetime(2026, 11, 2, tzinfo=UTC)), [budget_view(110.0)]
     for question in QUESTIONS.values():
         statements += (*chosen.views(question.kind), query_of(question.file))

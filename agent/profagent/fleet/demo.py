@@ -56,7 +56,7 @@ TICKS_PER_US = 7
 # What differs by chance, as a share of a time: boards, their nights, the layers of a night, and single records.
 BOARD_NOISE, NIGHT_NOISE, LAYER_NOISE, RECORD_NOISE = 0.01, 0.004, 0.003, 0.01
 # Files slow every commit of their table, so they are joined after so many nights.
-NIGHTS_TOGETHER = 3
+COMPACTED_EVERY = 3
 # What the lake is called until it has everything.
 MAKING = "making"
 FOR_S, RATE = 0.4, 40.0
@@ -157,7 +157,7 @@ def push_night(fleet: Fleet, folder: Path, template: Path, place: int, host: int
     """
     boards = [board for board in range(1 + host, fleet.boards + 1, hosts) if fleet.is_there(board, place)]
     asyncio.run(_push_night(fleet, Workspace(folder / f"host{host + 1}"), template, place, boards, folder / MAKING))
-    if not host and place % NIGHTS_TOGETHER == NIGHTS_TOGETHER - 1:
+    if not host and place % COMPACTED_EVERY == COMPACTED_EVERY - 1:
         for _ in compact(lake_at(folder / MAKING)):
             pass
 

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from profagent.fleet.comparing import FleetChange, headline
+from profagent.limits import SHOWN_FLEET_BOARDS, SHOWN_FLEET_LAYERS
 from profagent.report.html_page import plain_page
 from profagent.tables.provenance import SIMULATED
 from profagent.tables.table import UNKNOWN, counted, printable, sparkline
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from profagent.fleet.comparing import FleetDiff
     from profagent.lake.engines import Answer
 
-# Layers and boards that are shown; the questions themselves tell all.
-MOST_LAYERS, MOST_ROWS = 20, 50
 WIDTH, HEIGHT = 1000, 120
 FRACTION = 3
 
@@ -38,8 +37,8 @@ def fleet_page(nights: Answer, changes: FleetDiff, boards: Answer, losses: Answe
             _chart(key, days, nights) for key, nights in courses.items() if key[1] is None
         ),
         "Layers by time": _table(*_layers(courses, days)),
-        "Boards beside the rest": _table(boards.names, boards.rows[:MOST_ROWS]),
-        "What captures lack": _table(losses.names, losses.rows[:MOST_ROWS]),
+        "Boards beside the rest": _table(boards.names, boards.rows[:SHOWN_FLEET_BOARDS]),
+        "What captures lack": _table(losses.names, losses.rows[:SHOWN_FLEET_BOARDS]),
     }
     body = "".join(
         f'<section>\n<h2>{title}</h2>\n<div class="card scroll">{part}</div>\n</section>\n'
@@ -69,7 +68,7 @@ def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], li
             total = sum(row["total"] or 0.0 for row in nights.values())
             rows.append((model, layer, measure, total, newest["median"], newest["p95"], course))
     names = ("model", "layer", "measure", "total", "median (newest)", "p95 (newest)", "p95, night by night")
-    return names, sorted(rows, key=lambda row: -row[3])[:MOST_LAYERS]
+    return names, sorted(rows, key=lambda row: -row[3])[:SHOWN_FLEET_LAYERS]
 
 
 def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:

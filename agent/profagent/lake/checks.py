@@ -20,6 +20,7 @@ from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.host import LEAST_FREE_BYTES
 from profagent.lake.lake import Lake, LakeError, reason_of
 from profagent.lake.push import TABLES
+from profagent.limits import LAKE_FILES_PER_DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
 
 WRITERS = 4
-# With more files for a day, questions take longer than they need.
-MOST_FILES = 10
 BYTES_PER_GB = 1e9
 
 
@@ -117,7 +116,7 @@ def _tables(lake: Lake) -> Iterator[Finding]:
         if table is not None:
             found += 1
             files = table.file_uris()
-            if len(files) > MOST_FILES * len({file.rpartition("/")[0] for file in files}):
+            if len(files) > LAKE_FILES_PER_DAY * len({file.rpartition("/")[0] for file in files}):
                 crowded.append(f"{name} {len(files)}")
     if found:
         yield good("tables", f"{found} of {len(TABLES)} can be read")

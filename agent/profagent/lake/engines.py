@@ -5,8 +5,10 @@ Both are asked the same text. An engine shows the tables of a lake by their name
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -97,12 +99,15 @@ class SparkConnect:
 
     def __init__(self, lake: Lake, address: str) -> None:
         try:
+            import pyspark  # noqa: PLC0415 - the other engine does without
             from pyspark.errors import PySparkException  # noqa: PLC0415 - the other engine does without
             from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
         except ImportError as error:
             hint = installing("pyspark-client 'pandas<3'")
             raise UsageError("Spark Connect needs pyspark-client, which is not installed", hint=hint) from error
         _require_answer(address)
+        # Else pyspark looks for a whole Spark, where no file is the program's main module.
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         self._failed = PySparkException
         try:
             self._session = SparkSession.builder.remote(address).create()

@@ -29,6 +29,7 @@ from profagent.files import to_the_end
 from profagent.formats.names import LogKind
 from profagent.lake.aggregates import Bucket, LayerFigures, aggregates
 from profagent.lake.lake import PARTITION, SESSIONS, Push
+from profagent.limits import PIECES_PER_BATCH
 from profagent.store.columns import TABLES as TABLES_OF_UNITS
 from profagent.store.columns import UNITS
 from profagent.store.coverage import why_incomplete
@@ -61,7 +62,7 @@ _FIGURES: dict[str, type[NamedTuple]] = {"layers": LayerFigures, "histograms": B
 # Of each session its database without the rows that `records` has, in pieces.
 DATABASES = "databases"
 TABLES = (*VIEWS, *_FIGURES, DATABASES, SESSIONS)
-_PIECE_BYTES, _PIECES_PER_BATCH = 1 << 20, 16
+_PIECE_BYTES = 1 << 20
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {int: pa.int64(), bytes: pa.binary(), int | None: pa.int64(), float | None: pa.float64()}
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
@@ -169,7 +170,7 @@ class _Piece(NamedTuple):
 def _pieces(file: Path, owners: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     with file.open("rb") as data:
         found = enumerate(iter(partial(data.read, _PIECE_BYTES), b""))
-        while some := [_Piece(*each) for each in islice(found, _PIECES_PER_BATCH)]:
+        while some := [_Piece(*each) for each in islice(found, PIECES_PER_BATCH)]:
             yield rows_of(_Piece, some, owners)
 
 
