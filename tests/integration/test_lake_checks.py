@@ -32,13 +32,13 @@ def test_a_folder_that_will_do_and_tables_in_it(tmp_path: Path) -> None:
     good = dict.fromkeys(("packages", "space", "commit", "hard-links"), "good")
     assert named == {**good, "tables": "unknown"}
     assert [*tmp_path.iterdir()] == []
-    for number in range(checks.MOST_FILES + 1):
+    for number in range(checks.LAKE_FILES_PER_DAY + 1):
         batch = pa.RecordBatch.from_pylist([ROW])
         Lake(str(tmp_path)).append("calls", Push(str(number), "one"), batch.schema, partial(iter, [batch]))
     before = {*tmp_path.iterdir()}
     found = marks(tmp_path)
     assert found["tables"][0] == "good"
-    assert found["files"] == ("unknown", f"many small ones: calls {checks.MOST_FILES + 1}")
+    assert found["files"] == ("unknown", f"many small ones: calls {checks.LAKE_FILES_PER_DAY + 1}")
     assert {*tmp_path.iterdir()} == before
 
 
