@@ -11,6 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from profagent.lake import checks
 from profagent.lake.lake import Lake, Push
+from profagent.limits import LAKE_FILES_PER_DAY
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ def test_a_folder_that_will_do_and_tables_in_it(tmp_path: Path) -> None:
     good = dict.fromkeys(("packages", "space", "commit", "hard-links"), "good")
     assert named == {**good, "tables": "unknown"}
     assert [*tmp_path.iterdir()] == []
-    for number in range(checks.LAKE_FILES_PER_DAY + 1):
+    for number in range(LAKE_FILES_PER_DAY + 1):
         batch = pa.RecordBatch.from_pylist([ROW])
         Lake(str(tmp_path)).append("calls", Push(str(number), "one"), batch.schema, partial(iter, [batch]))
     before = {*tmp_path.iterdir()}
     found = marks(tmp_path)
     assert found["tables"][0] == "good"
-    assert found["files"] == ("unknown", f"many small ones: calls {checks.LAKE_FILES_PER_DAY + 1}")
+    assert found["files"] == ("unknown", f"many small ones: calls {LAKE_FILES_PER_DAY + 1}")
     assert {*tmp_path.iterdir()} == before
 
 
