@@ -127,8 +127,9 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
     if on == compared:
         return f"all {counted(len(on), 'board')}" if len(on) > 1 else f"{min(on)}, the only board"
     best, told = LEAST_TOLD, ""
-    for label, boards in sorted(labels.items()):
-        inside, outside = boards & compared, compared - boards
+    for label in sorted(set[str]().union(*labels.values())):
+        inside = {board for board in compared if label in labels[board]}
+        outside = compared - inside
         if not inside or not outside:
             continue
         difference = len(on & inside) / len(inside) - len(on & outside) / len(outside)
@@ -141,15 +142,11 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
 
 
 def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
-    """By label, the boards of which each session has it."""
-    of_board: dict[str, set[str]] = {}
+    """By board, the labels that each of its sessions has."""
+    found: dict[str, set[str]] = {}
     for board, text in rows:
         own = {f"{key}={value}" for key, value in json.loads(text or "{}").items()}
-        of_board[board] = of_board.get(board, own) & own
-    found: dict[str, set[str]] = {}
-    for board, own in of_board.items():
-        for label in own:
-            found.setdefault(label, set()).add(board)
+        found[board] = found.get(board, own) & own
     return found
 
 

@@ -10,13 +10,13 @@ WITH own AS (
 ), middles AS (
     SELECT model, measure, count(*) AS boards, percentile_cont(0.5) WITHIN GROUP (ORDER BY median) AS middle
     FROM own GROUP BY model, measure
-), spreads AS (
-    SELECT o.model, o.measure, percentile_cont(0.5) WITHIN GROUP (ORDER BY abs(o.median - m.middle)) AS spread
+), beside AS (
+    SELECT o.*, 100 * (o.median - m.middle) / m.middle AS off, m.boards
     FROM own o JOIN middles m ON m.model = o.model AND m.measure = o.measure
-    GROUP BY o.model, o.measure
+), spreads AS (
+    SELECT model, measure, percentile_cont(0.5) WITHIN GROUP (ORDER BY abs(off)) AS spread
+    FROM beside GROUP BY model, measure
 )
-SELECT o.board, o.model, o.layer, o.measure, o.sessions, o.median, 100 * (o.median - m.middle) / m.middle AS off,
-       100 * s.spread / m.middle AS spread, m.boards
-FROM own o JOIN middles m ON m.model = o.model AND m.measure = o.measure
-JOIN spreads s ON s.model = o.model AND s.measure = o.measure
-ORDER BY abs(o.median - m.middle) / m.middle DESC, o.board, o.model
+SELECT b.board, b.model, b.layer, b.measure, b.sessions, b.median, b.off, s.spread, b.boards
+FROM beside b JOIN spreads s ON s.model = b.model AND s.measure = b.measure
+ORDER BY abs(b.off) DESC, b.board, b.model
