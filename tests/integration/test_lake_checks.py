@@ -30,7 +30,7 @@ def marks(lake: Path, code: int = 0) -> dict[str, tuple[str, str]]:
 
 def test_a_folder_that_will_do_and_tables_in_it(tmp_path: Path) -> None:
     named = {check: mark for check, (mark, _) in marks(tmp_path).items()}
-    good = dict.fromkeys(("packages", "space", "commit", "hard-links"), "good")
+    good = dict.fromkeys(("packages", "lake-space", "commit", "hard-links"), "good")
     assert named == {**good, "tables": "unknown"}
     assert [*tmp_path.iterdir()] == []
     for number in range(LAKE_FILES_PER_DAY + 1):
@@ -63,4 +63,4 @@ def test_what_will_not_do_is_to_mend(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found["commit"] == ("bad", "of 4 commits of one version 4 came; 1 are there")
     assert found["hard-links"] == ("bad", "cannot be made: Operation not permitted")
     monkeypatch.setattr(checks, "LEAST_FREE_BYTES", 1 << 60)
-    assert marks(tmp_path, code=1)["space"][0] == "bad"
+    assert marks(tmp_path, code=1)["lake-space"][0] == "bad"

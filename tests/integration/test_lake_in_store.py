@@ -44,7 +44,7 @@ def asked(lake: Lake) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of a store that stands for S3, in a process of its own."""
-    server = [Path(sys.executable).with_name("moto_server"), "--host", "127.0.0.1", "--port", "0"]
+    server: list[str | Path] = [Path(sys.executable).with_name("moto_server"), "--host", "127.0.0.1", "--port", "0"]
     log = tmp_path / "moto.log"
     with log.open("wb") as out, subprocess.Popen(server, stderr=out) as store:
         try:

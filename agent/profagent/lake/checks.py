@@ -48,7 +48,7 @@ def _space(lake: Lake) -> Iterator[Finding]:
     free = shutil.disk_usage(lake.address).free
     seen = f"{free / BYTES_PER_GB:.1f} GB are free in {lake.address}"
     is_enough = free >= LEAST_FREE_BYTES
-    yield good("space", seen) if is_enough else bad("space", seen, "make room: profagent fleet expire DATE")
+    yield good("lake-space", seen) if is_enough else bad("lake-space", seen, "make room: profagent fleet expire DATE")
 
 
 def _commits(lake: Lake) -> Iterator[Finding]:

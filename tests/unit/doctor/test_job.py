@@ -181,7 +181,9 @@ CHECK = r"[a-z]+(?:-[a-z]+)*"
 
 
 def test_the_page_has_every_check() -> None:
-    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "agent/profagent/doctor").glob("*.py"))
+    package = ROOT / "agent/profagent"
+    modules = [*(package / "doctor").glob("*.py"), package / "lake/checks.py"]
+    code = "\n".join(path.read_text("utf-8") for path in modules)
     named = re.findall(rf'\b(?:good|bad|unknown)\(\s*"({CHECK})"', code)
     assigned = re.findall(rf'\bcheck(?:, \w+)* = "({CHECK})"', code)
     page = (ROOT / "docs/reference/doctor.md").read_text("utf-8")

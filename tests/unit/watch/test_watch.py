@@ -409,7 +409,7 @@ async def test_what_ends_one_of_several_boards_stands_in_its_summary_and_ends_no
     stop, told = asyncio.Event(), dict[str, list[str]]()
 
     class FakeCapture:
-        session = None
+        session = coverage = None
 
         def __init__(self, address: str, *_: Any, **__: Any) -> None:
             self.address = address
