@@ -324,5 +324,7 @@ def test_sql_is_answered_and_what_is_wrong_is_said(lake: Path) -> None:
     assert (ended.code, "sc://127.0.0.1:1 does not answer" in ended.err) == (1, True)
     ended = profagent("fleet", "stats", "--lake", lake, "--since", "nonsense")
     assert (ended.code, "nonsense" in ended.err) == (2, True)
+    ended = profagent("fleet", "stats", "--lake", lake, "--label", "rack")
+    assert (ended.code, "'rack' is no label" in ended.err) == (2, True)
     ended = profagent("fleet", "stats", "--lake", "")
     assert (ended.code, "no lake is named" in ended.err) == (2, True)

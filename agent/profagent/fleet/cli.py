@@ -79,6 +79,9 @@ class Selected(NamedTuple):
         of_sessions = [f"date {sign} '{day:%Y-%m-%d}'" for sign, day in days if day is not None]
         if self.boards:
             of_sessions.append(f"board IN ({', '.join(map(_quoted, self.boards))})")
+        for each in self.labels:
+            if "=" not in each:
+                raise UsageError(f"{each!r} is no label", hint="--label KEY=VALUE")
         # `labels` has all of them, with blanks between.
         of_sessions += [f"position({_quoted(f' {each} ')} IN concat(' ', labels, ' ')) > 0" for each in self.labels]
         named = {"kind": "layer" if kind and self.layer else kind, "model": self.model, "layer": self.layer}
