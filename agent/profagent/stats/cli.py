@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from profagent.store.sessions import Condition
     from profagent.tables.table import Tone
 
-# What it takes that there is any.
+# The condition under which a program records any of it.
 NEEDS = {
     "api": '"acl_api" of acl.json must be exactly "on"',
     "aicpu": '"aicpu" of acl.json must be exactly "on"',
     "step": "marks alone are no steps, a span, a range or a Profiler's step is one",
 }
-# The same of another tool's results.
+# The condition under which another tool's results contain any of it.
 NEEDS_OF_TOLD = {
     "api": "api_statistic, runtime_api, a timeline or a database's CANN_API tells calls; they are recorded with"
     " --ascendcl and --runtime-api of msprof, runtime_api of profiling_options, or the profiler's Level1",
@@ -60,15 +60,15 @@ NEEDS_OF_TOLD = {
     "step": "step_trace, step_trace_time, a timeline, or a database's STEP_TIME or StepTraceTime tells steps; they are"
     " recorded with training_trace of profiling_options, or step() of the profiler in PyTorch or MindSpore",
 }
-# Units of which two decimals tell enough.
+# Two decimals suffice for these units.
 _COARSE = ("%", "1/s")
-# What a narrow terminal does without, first of all.
+# Columns that a narrow terminal leaves out, in this order.
 LESS = tuple(
     f"{name}{unit}"
     for name in ("mad", "mean", "p99", "max", "total", "type", "p95", "median")
     for unit in ("", "(us)", "(ticks)")
 )
-# The headline of a model keeps its latency and pace; where the latency is from stands below the table.
+# A row of a model keeps its latency and pace; the origin of the latency is printed below the table.
 LESS_OF_MODELS = ("mad(us)", "mean(us)", "bound by", "latency_from", "of_layers", "recorded", "max(us)", "layers(us)")
 
 
@@ -131,7 +131,7 @@ async def command(
 
 
 def _has_what_is_asked(answer: Stats) -> bool:
-    """Return True if there are rows, and of layers some of the NPU: that none is there, needs a reason."""
+    """Return True if there are rows; by layer or type, only if one of them is of the NPU."""
     is_of_layers = answer.by in ("layer", "type")
     return any(not is_of_layers or UNITS[0] in row.key for row in answer.rows)
 
@@ -145,7 +145,7 @@ def _column(name: str, unit: str) -> Column:
 
 
 def _sorted(answer: Stats, column: str | None) -> list[Row]:
-    """The rows by a column, largest number first, words by the alphabet, what is not known last."""
+    """Return the rows sorted by a column: the largest number first, words alphabetically, unknown values last."""
     if column is None:
         return answer.rows
     names = list(columns_of(answer.by))
@@ -170,7 +170,7 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
     if not answer.rows and not any(each.left_out for each in answer.left_out):
         is_told = any("told_by" in each for each in answer.provenance)
         need = (NEEDS_OF_TOLD if is_told else NEEDS).get(answer.by)
-        # An acl.json is of a JOB.
+        # Advice about acl.json helps only if there is a JOB, whose program reads one.
         about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
         yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
@@ -244,7 +244,7 @@ async def trend_command(
 
 
 def since_us(text: str) -> int:
-    """Microseconds since 1970 of a day in UTC, or of an age before now; UsageError for anything else."""
+    """Return a day in UTC, or an age before now, in µs since 1970; raise UsageError for anything else."""
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1_000_000
     except ValueError:
@@ -296,6 +296,6 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
 
 
 def _tones(board: BoardTrend) -> list[Tone | None]:
-    """Of each session: a loss, or a level that is another from there on."""
+    """Return the tone of each session: of a loss, or of a level that changes with it."""
     levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
     return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

@@ -1,4 +1,4 @@
-"""What a row of `stats` has for columns, and all of an answer as one document."""
+"""The columns of a row of `stats`, and the JSON document of an answer."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _WITHOUT_BOUND = ("aicpu", "api", "step")
 
 
 def columns_of(by: str) -> dict[str, str]:
-    """The columns of an answer with their units: what `--sort` takes and JSON has for keys."""
+    """Return the columns of an answer with their units, by name: the values of `--sort` and the keys in JSON."""
     figures = FIGURES_BY.get(by, OF_LAYERS)
     return {**dict.fromkeys(KEYS[by], ""), **figures, **({} if by in _WITHOUT_BOUND else {"bound by": ""})}
 
 
 def cells_of(answer: Stats, row: Row, likely: Sequence[str] = ()) -> tuple[Cell, ...]:
-    """A row's values in the order of the columns; what rests on `likely` counters is marked."""
+    """Return the values of a row in the order of the columns; those that rest on `likely` counters are marked."""
     values: dict[str, Cell] = {
         **dict(zip(KEYS[answer.by], row.key, strict=True)),
         **row.figures._asdict(),
@@ -76,7 +76,7 @@ def _of_model(found: ModelFigures) -> dict[str, Cell]:
 
 
 def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return the object that `--json` prints."""
     columns = columns_of(answer.by)
     return {
         "by": answer.by,
@@ -94,7 +94,7 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict
 
 
 def model_document(found: ModelFigures) -> dict[str, Any]:
-    """The two times of a model's inferences, and what of the mean one no layer explains."""
+    """Return a model's latency and sum of layers, and the part of its mean inference that no layer explains."""
     return {
         **found._asdict(),
         "latency": found.latency._asdict(),
@@ -111,7 +111,7 @@ _ORIGINS = {
 
 
 def model_lines(found: ModelFigures) -> Iterator[str]:
-    """Say what a model's shares are of, where its latency is from, and of how many layers the sum is."""
+    """Yield lines on a model: what its shares are of, the origin of its latency, and the layers in the sum."""
     parts = found.parts
     why = "its latency is not known" if found.latency_from is None else "the NPU's clock is not known"
     whole = f"the sum of its layers, for {why}"

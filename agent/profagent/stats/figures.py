@@ -1,4 +1,4 @@
-"""Figures of durations; the inferences of a JOB's models as columns, without their warm-up. Pure."""
+"""Figures of durations, and the inferences of a JOB's models as columns without their warm-up; pure functions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 UNKNOWN = "N/A"
 UNITS = ("AA_CORE", "AA_CPU")
-# The standard deviation of normally distributed values is so many times their MAD.
+# The standard deviation of normally distributed values is this factor times their MAD.
 MAD_TO_SIGMA = 1.4826
-# Of fewer inferences nobody can say what is usual.
+# Fewer inferences do not show which times are usual, so none of them counts as warm-up.
 FEWEST_INFERENCES = 10
-# Warm-up: so many standard deviations of the later half above its median, and at least so much of it.
+# Warm-up is slower than the median of the later half by this many standard deviations, and by this share of it.
 NOISE_FACTOR = 4.0
 WARM_UP_FLOOR = 0.02
 WARM_UP_DIVISOR = 4
 
 
 class DurationFigures(NamedTuple):
-    """Of durations in their own unit; None where there is none. `mad` is not scaled to a standard deviation."""
+    """Figures of durations in their own unit, None without a duration; `mad` is not scaled to a standard deviation."""
 
     number: int
     total: float | None
@@ -46,12 +46,12 @@ class DurationFigures(NamedTuple):
 
 
 def figures_of(durations: NDArray[np.float64], count: int | None = None) -> DurationFigures:
-    """Return the figures of durations; `count` where more are known to be than have a duration."""
+    """Return the figures of durations; `count` is the number of events if some of them have no duration."""
     return figures_in_place(durations.copy(), count)
 
 
 def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -> DurationFigures:
-    """Return the figures of durations, as `figures_of`, and overwrite the durations, which saves a copy of them."""
+    """Return the figures of durations as `figures_of`, but overwrite the durations, which saves a copy of them."""
     number = len(durations) if count is None else count
     if not len(durations):
         return DurationFigures(number, None, None, None, None, None, None, None)
@@ -67,12 +67,15 @@ def figures_in_place(durations: NDArray[np.float64], count: int | None = None) -
 
 
 def mad(values: NDArray[np.float64]) -> float:
-    """The median of the distances from the median, not scaled."""
+    """Return the median absolute deviation from the median, not scaled."""
     return float(np.median(np.abs(values - np.median(values))))
 
 
 def warm_up(times: NDArray[np.float64]) -> int:
-    """How many of a load's first inferences to leave out, by their times in the order they ran; at most a quarter."""
+    """Return the number of a load's first inferences that are warm-up, at most a quarter of them.
+
+    `times` are in the order in which the inferences ran.
+    """
     if len(times) < FEWEST_INFERENCES:
         return 0
     rest = times[len(times) // 2 :]
@@ -83,7 +86,7 @@ def warm_up(times: NDArray[np.float64]) -> int:
 
 
 class LayerColumn(NamedTuple):
-    """A layer of a model, or what has none in its table (-1), in one segment on one unit."""
+    """A layer of a model (-1: not in the model's table) in one segment on one unit."""
 
     unit: str
     net: int
@@ -94,11 +97,12 @@ class LayerColumn(NamedTuple):
 class ModelTimes:
     """Inferences of one model that have records, in the order in which they ran.
 
-    `times` has a row for each and a column for each of `columns`, in µs or in ticks of the NPU, NaN without a record or
-    with fewer than most inferences have; `records` says how many there are. `completed` has what the runtime dropped as
-    well; `whole` is not known of those that lack a record with which others begin or end. `places` are in the JOB's
-    list of inferences. `table` has the model's layers, `loads` a number for the load of each inference, `ran_before`
-    how many the model had executed before it; `pictures` are pairs of batch and pictures.
+    `times` has a row for each inference and a column for each of `columns`, in µs or in ticks of the NPU, NaN without a
+    record or with fewer records than most inferences have; `records` counts them. In `completed` estimates replace the
+    records that the runtime dropped; `whole` is unknown for inferences that lack a record with which others begin or
+    end. `places` index the JOB's list of inferences. `table` has the model's layers, `loads` the load of each
+    inference, `ran_before` the number of inferences that the model had executed before it; `pictures` are pairs of
+    batch and pictures.
     """
 
     name: str
@@ -115,7 +119,7 @@ class ModelTimes:
     pictures: frozenset[tuple[int, int]]
 
     def at(self, rows: NDArray[np.int64]) -> ModelTimes:
-        """Return some of the inferences."""
+        """Return the inferences of these rows."""
         if len(rows) == len(self.places):
             return self
         return replace(
@@ -144,7 +148,7 @@ class InferenceOf(NamedTuple):
 
 
 class CounterSample(NamedTuple):
-    """Some aicore records with their counters, shape (records, counters) as in COUNTER_NAMES, NaN where not known."""
+    """A sample of aicore records with their counters, shape (records, counters) as in COUNTER_NAMES, NaN if unknown."""
 
     records: RecordTable
     values: NDArray[np.float64]
@@ -154,9 +158,9 @@ class CounterSample(NamedTuple):
 class JobRecords:
     """A JOB's inferences in the order in which each model ran them, and the records of both units.
 
-    `numbers` are those of the inferences in the database. `whole` and `calls` are of each inference: the first begin to
-    the last end of its records, and its call. `layers` are those of each model. `us_per_tick` is None where durations
-    stay in ticks. `bound` gives the word for what bounds a layer, from its ratios.
+    `numbers` are the inferences' numbers in the database. `whole` spans the first begin to the last end of each
+    inference's records, `calls` its call. `layers` are those of each model. `us_per_tick` is None if durations stay in
+    ticks. `bound` returns the word for what bounds a layer, from its ratios.
     """
 
     inferences: list[InferenceOf]
@@ -171,16 +175,16 @@ class JobRecords:
     bound: Callable[[NDArray[np.float64]], str | None]
 
     def units(self, *, is_of_cpu: bool = False) -> list[tuple[str, RecordTable, float]]:
-        """Each unit's records, and how long a tick of them is in µs.
+        """Return each unit with its records and the length of a tick in µs.
 
-        Where that is not known of the NPU, times of both cannot be added up: it is one of them, the NPU in ticks, or
-        the CPU (`is_of_cpu`).
+        Without a known tick of the NPU, times of the two units cannot be added: only one is returned, the NPU in ticks,
+        or the CPU if `is_of_cpu`.
         """
         npu, cpu = (UNITS[0], self.aicore, self.us_per_tick or 1.0), (UNITS[1], self.aicpu, 1.0)
         return [npu, cpu] if self.us_per_tick is not None else [cpu] if is_of_cpu else [npu]
 
     def models(self, keeps: NDArray[np.bool_], *, is_of_cpu: bool = False) -> list[ModelTimes]:
-        """Each model's inferences of those that are kept, by the records of `units`."""
+        """Return the inferences of each model for which `keeps` is True, with the records of `units`."""
         of_model = np.array([row.model for row in self.inferences], np.int64)
         units = self.units(is_of_cpu=is_of_cpu)
         found = [self._model(((of_model == model) & keeps).nonzero()[0], units) for model in np.unique(of_model[keeps])]
@@ -195,7 +199,7 @@ class JobRecords:
         lacks = lacks_records(records[recorded])
         times = np.where(lacks, np.nan, np.concatenate([part.times for part in parts], axis=1)[recorded])
         is_outer = np.concatenate([part.is_outer for part in parts], axis=1)[recorded]
-        # Another record may have taken the place of one that is missing.
+        # Only complete inferences show which columns are outermost: in others, a record may stand in for a missing one.
         outer = is_outer[lacks.sum(axis=1) == 0].any(axis=0)
         is_whole = (lacks & outer).sum(axis=1) == 0
         inferences = [self.inferences[place] for place in places[recorded].tolist()]
@@ -217,7 +221,7 @@ class JobRecords:
         )
 
     def times(self) -> NDArray[np.float64]:
-        """Each inference's latency, by which it is warm-up or not; of a model without any, the sum of its layers."""
+        """Return the latency of each inference, by which warm-up is judged; without any, the sum of its layers."""
         count = len(self.inferences)
         times = np.zeros(count)
         for _, records, tick_us in self.units():
@@ -232,7 +236,7 @@ class JobRecords:
 
 
 class _OfUnit(NamedTuple):
-    """A model's records on one unit, as of `ModelTimes`; `is_outer`: an inference begins or ends with the column."""
+    """A model's records on one unit, as in `ModelTimes`; `is_outer`: an inference begins or ends with the column."""
 
     columns: list[LayerColumn]
     times: NDArray[np.float64]
@@ -241,7 +245,7 @@ class _OfUnit(NamedTuple):
 
 
 def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64], count: int) -> _OfUnit:
-    """What a unit recorded of `count` inferences; `rows` is -1 for others."""
+    """Return the records of a unit for `count` inferences; `rows` is -1 for other inferences."""
     of_record = rows[records.inference]
     ours = of_record >= 0
     net, layer = records.net[ours], records.layer[ours] + 1
@@ -252,7 +256,7 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
     times = layer_times(inferences, place, records.duration[ours], counts) * us
     is_outer = np.zeros(shape, np.bool_)
     for order in (slice(None), slice(None, None, -1)):
-        # Of several values numpy keeps the last.
+        # Assigning several values to one index, numpy keeps the last: forwards the end, backwards the begin.
         outer = np.full(count, -1)
         outer[inferences[order]] = place[order]
         (recorded,) = (outer >= 0).nonzero()
@@ -262,7 +266,7 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
 
 
 def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different codes, rising, and the place of each among them; codes are not negative."""
+    """Return the distinct codes, ascending, and the index of each code among them; codes must not be negative."""
     if codes.max(initial=0) >= LARGEST_COUNTED:
         different, places = np.unique(codes, return_inverse=True)
         return different, places
@@ -271,7 +275,7 @@ def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 class LeftOut(NamedTuple):
-    """How many of a model's inferences are left out of the figures."""
+    """The number of a model's inferences, and how many of them the figures leave out."""
 
     model: str
     inferences: int
@@ -279,7 +283,10 @@ class LeftOut(NamedTuple):
 
 
 def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list[LeftOut]]:
-    """Which inferences the figures are of, and what is left out of each model: of each load `skip`, or its warm-up."""
+    """Return a mask of the inferences that figures count, and the number left out of each model.
+
+    Of each load `skip` inferences are left out; with None its warm-up.
+    """
     times, loads = job.times(), loads_of(job)
     keeps = np.ones(len(times), np.bool_)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -293,7 +300,7 @@ def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list
 
 
 def loads_of(job: JobRecords) -> list[NDArray[np.int64]]:
-    """The places of each load's inferences, in the order they ran."""
+    """Return the places of each load's inferences, in the order in which they ran."""
     found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for place, inference in enumerate(job.inferences):
         found[inference.model, inference.device_id, inference.load].append(place)

@@ -1,4 +1,4 @@
-"""Reading a JOB's records for figures over all of them, and its API calls."""
+"""Readers of a JOB's records and API calls, for figures over all of them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ ORDER BY m.name, m.model, device_id, start_us IS NULL, start_us, load, current_p
 
 
 class ApiCalls(NamedTuple):
-    """Calls of one of the runtime's functions: its name and type, and how many calls there are.
+    """Calls of one function of the runtime: the key is its name and type, `number` counts all of its calls.
 
-    `duration` and `own` in µs are of calls with a known begin; `own` leaves out what calls inside a call took.
+    `duration` and `own` are in µs and cover only calls with a known begin; `own` excludes the calls inside a call.
     """
 
     key: tuple[str, str]
@@ -64,10 +64,10 @@ class ApiCalls(NamedTuple):
 
 
 async def read_job(readers: Sequence[Running], scope: Scope, *, in_us: bool) -> JobRecords:
-    """Return all that a session has of a JOB's inferences whose figures are final, and the layers of its models.
+    """Return the records of a JOB's inferences whose figures are final, and the layers of its models.
 
-    Durations on the NPU are in µs where they can be, else in ticks. Several `readers` share the work: SQLite lets the
-    threads of a process run side by side.
+    Durations on the NPU are in µs if the length of a tick is known, else in ticks. Several `readers` share the work:
+    SQLite lets the threads of a process read in parallel.
     """
     connection = readers[0]
     await require_records(connection, scope.session.session)
@@ -97,9 +97,9 @@ async def read_job(readers: Sequence[Running], scope: Scope, *, in_us: bool) -> 
 async def read_jobs(
     readers: Sequence[Running], scopes: Sequence[Scope], *, in_us: bool
 ) -> AsyncGenerator[tuple[Scope, JobRecords], None]:
-    """Read JOBs as `read_job` does: the next one while somebody works on the one that is given.
+    """Yield each JOB with its records, as `read_job` returns them; the next JOB is read ahead meanwhile.
 
-    Whoever stops before the last closes the iterator.
+    A caller that stops before the last JOB must close the iterator.
     """
     ahead: asyncio.Task[JobRecords] | None = None
     try:
@@ -114,7 +114,7 @@ async def read_jobs(
 
 
 async def calls_by_function(connection: Running, scope: Scope) -> list[ApiCalls]:
-    """Return the calls of a JOB by function, by the function's number."""
+    """Return the calls of a JOB by function, in the order of the functions' numbers."""
     names = await connection.run(CallNames.of)
     calls = await connection.run(partial(_calls_of, session=scope.session.session, job=scope.job.job))
     known = calls.at(calls.begin_us != 0)
@@ -130,12 +130,12 @@ async def calls_by_function(connection: Running, scope: Scope) -> list[ApiCalls]
 def own_durations(
     threads: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return each call's duration without that of the calls that lie in it, in the same thread."""
+    """Return the duration of each call without the calls of the same thread that lie inside it."""
     own = (ends - begins).astype(np.float64)
     for thread in np.unique(threads):
         places = np.flatnonzero(threads == thread)
         places = places[np.lexsort((-ends[places], begins[places]))]
-        # A call lies in another only where one that began before is not over.
+        # A call lies inside another only if a call that began earlier has not ended yet.
         is_inside = np.append(False, begins[places][1:] < np.maximum.accumulate(ends[places])[:-1])
         holders: list[int] = []
         for place in places[is_inside | np.append(is_inside[1:], False)].tolist():
@@ -148,7 +148,7 @@ def own_durations(
 
 
 def _inferences(rows: Sequence[Row]) -> tuple[list[InferenceOf], list[int], Spans]:
-    """The inferences, their numbers in the database, and when they ran on the NPU."""
+    """Return the inferences, their numbers in the database, and their spans on the NPU."""
     found: list[InferenceOf] = []
     load, before, count_before = 0, None, -1
     for _, model, name, device, batch, pictures, stored, *_ in rows:
@@ -161,14 +161,14 @@ def _inferences(rows: Sequence[Row]) -> tuple[list[InferenceOf], list[int], Span
 
 
 def _where_used(npu: Spans, segments: Segments) -> Spans:
-    """The spans of inferences on the NPU: UNUSED where one has no segment there, and no time is known."""
+    """Return the spans of inferences on the NPU: UNUSED without a segment there and without a known time."""
     is_used = ~np.isnan(npu.begin_us)
     is_used[segments.of_unit(LogKind.AICORE).inference] = True
     return Spans(*(np.where(is_used, each, none) for each, none in zip(npu, UNUSED, strict=True)))
 
 
 async def _records(readers: Sequence[Running], kind: LogKind, segments: Segments) -> RecordTable:
-    """All records of a unit in the order of their files."""
+    """Return all records of a unit in the order of their files."""
     names = ("layer_index", *TIMES[kind])
     queries = await readers[0].run(lambda connection: [*chunks(connection, segments, kind, names)])
     shares = [[*share] for share in np.array_split(np.arange(len(queries)), len(readers))]
@@ -184,7 +184,7 @@ def _read(queries: Sequence[RecordQuery], connection: sqlite3.Connection) -> lis
 def _counters(
     connection: sqlite3.Connection, *, segments: Segments, inferences: Sequence[InferenceOf]
 ) -> CounterSample | None:
-    """Some records of SAMPLED_FILES files of each model with their counters; None without any."""
+    """Return records of SAMPLED_FILES files of each model with their counters; None if there are none."""
     ours = segments.of_unit(LogKind.AICORE)
     models = np.array([each.model for each in inferences], np.int64)[ours.inference]
     logs = [_evenly(np.unique(ours.log[models == model])) for model in np.unique(models)]
@@ -196,9 +196,9 @@ def _counters(
 
 
 def _calls(job: int, inferences: Sequence[InferenceOf], whole: Spans, connection: sqlite3.Connection) -> Spans:
-    """The call of each inference: of its own model's, whichever session fetched it.
+    """Return the call of each inference, matched within its model, whichever session fetched the call.
 
-    A call comes later than the inference that it ran.
+    A call is recorded after the inference that it ran.
     """
     found = Spans(*np.full((2, len(inferences)), np.nan))
     models = np.array([each.model for each in inferences], np.int64)
@@ -216,6 +216,6 @@ def _calls_of(connection: sqlite3.Connection, *, job: int, session: int | None =
 
 
 def _evenly(logs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """SAMPLED_FILES of these, as far apart from each other as can be; all where there are no more."""
+    """Return SAMPLED_FILES of the files, spread evenly; all of them if there are no more."""
     places = np.arange(len(logs)) * SAMPLED_FILES // len(logs)
     return logs[np.diff(places, prepend=-1) > 0]

@@ -1,4 +1,4 @@
-"""The figures of a session's inferences by layer, type, model, device and segment: its records are read once."""
+"""The figures of a session's inferences by layer, type, model, device and segment, from one pass over its records."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ By = Literal["layer", "type", "model", "device", "segment", "aicpu"]
 StatsBy = By | Literal["api", "step"]
 Key = tuple[str, ...]
 Unit = Literal["us", "ticks"]
-# What a row that is of no layer has for a layer's type or unit.
+# Stands for a layer's type or unit in rows that belong to no layer.
 NONE = "-"
-# What a row is named by.
+# The parts of a row's key, for each grouping.
 KEYS: dict[str, tuple[str, ...]] = {
     "layer": ("model", "layer", "type", "unit"),
     "type": ("model", "type", "unit"),
@@ -56,16 +56,16 @@ KEYS: dict[str, tuple[str, ...]] = {
     "api": ("function", "type"),
     "step": ("step", "range"),
 }
-# Rows are inferences, whose figures are of their latency.
+# Groupings whose rows count inferences: their figures are of latencies.
 OF_WHOLE_INFERENCES = ("model", "device")
 SMALL_CODES = 1 << 16
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The values of each code, codes rising, values in their order; codes are not negative."""
+    """Yield each code with its values: codes ascending, values in their order; codes must not be negative."""
     if not len(codes):
         return
-    # numpy sorts 16 bits by counting, which takes a tenth of the time.
+    # numpy sorts 16-bit integers with a radix sort, which takes a tenth of the time.
     order = np.argsort(codes.astype(np.uint16) if codes.max() < SMALL_CODES else codes, kind="stable")
     ordered = codes[order]
     starts = np.append(0, (ordered[1:] != ordered[:-1]).nonzero()[0] + 1)
@@ -73,7 +73,7 @@ def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int,
 
 
 class RecordCodes:
-    """A number for each record that says of which model, net and layer it is, and of which device."""
+    """Numbers for records that stand for their model, device, net and layer, so that numpy can group by them."""
 
     def __init__(self, job: JobRecords, records: RecordTable, *, with_net: bool = False) -> None:
         self._job = job
@@ -89,7 +89,7 @@ class RecordCodes:
         )
 
     def of(self, code: int, unit: str) -> Coding:
-        """Return what a number says of records of a unit; without nets, the net is 0."""
+        """Return the meaning of a code for records of a unit; the net is 0 if codes have none."""
         rest, layer = divmod(code, self._width)
         place, net = divmod(rest, self._height)
         model, device, name = self._models[place]
@@ -97,7 +97,7 @@ class RecordCodes:
 
 
 class Coding(NamedTuple):
-    """What records are of; `layer` is None where the model's table has none."""
+    """The model, device, unit, net and layer of records; `layer` is None if the model's table has no such layer."""
 
     model: str
     device: str
@@ -105,9 +105,9 @@ class Coding(NamedTuple):
     layer: LayerRow | None
 
     def key(self, by: By) -> Key:
-        """Return the key of the row that they are in."""
+        """Return the key of the row that the records belong to."""
         name, kind = (UNKNOWN, UNKNOWN) if self.layer is None else (self.layer.name, self.layer.type)
-        # Another tool tells by the type that a layer ran on the CPU.
+        # Another tool's results say only in the type that a layer ran on the CPU.
         unit = UNITS[1] if is_on_ai_cpu(kind) else self.column.unit
         match by:
             case "model":
@@ -124,12 +124,13 @@ class Coding(NamedTuple):
 
 
 class ModelFigures(NamedTuple):
-    """The two times of a model's inferences, and their pace.
+    """The latency and the sum of layers of a model's inferences, and their pace.
 
     `latency` is in µs, of the inferences whose latency is known; `layers`, the sum of an inference's layers, of all of
     them, in µs or in ticks of the NPU. `recorded` of the layers in the model's table (`of_layers`; both None without
-    one) have a record in any of the inferences; `lacking` is how many inferences lack the record of a layer that most
-    have. `gap_us` lies between an inference and the next. `device`: they are of that one alone, else of all `devices`.
+    one) have a record in at least one inference; `lacking` inferences lack the record of a layer that most have.
+    `gap_us` is the time between an inference and the next. `device` is set if the figures are of that device only, else
+    they are of all `devices`.
     """
 
     model: str
@@ -148,12 +149,12 @@ class ModelFigures(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """The row that has these figures, where rows are inferences."""
+        """The key of the row that has these figures, where rows are inferences."""
         return (self.model,) if self.device is None else (self.model, self.device)
 
     @property
     def name(self) -> str:
-        """The model, with its device where they are of one."""
+        """The name of the model, with its device if the figures are of one device."""
         return self.model if self.device is None else f"{self.model}, device {self.device}"
 
     @property
@@ -164,7 +165,7 @@ class ModelFigures(NamedTuple):
 
 
 class _Ran(NamedTuple):
-    """When a model's inferences of a JOB ran, as of `ModelTimes`."""
+    """The times of a model's inferences in one JOB, as in `ModelTimes`."""
 
     whole: Spans
     calls: Spans
@@ -173,19 +174,21 @@ class _Ran(NamedTuple):
 
 
 class _Model:
-    """A model's inferences of several JOBs, or those on one device, without the records."""
+    """A model's inferences of several JOBs, or those on one device, reduced to times so that records can be freed."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
+        # The times of each JOB, and the sum of layers of its inferences, in the same order.
         self._jobs: list[_Ran] = []
         self._layers: list[NDArray[np.float64]] = []
+        # The largest number of layers in any JOB (recorded, in the table), and the inferences that lack a record.
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
         self._devices: set[int] = set()
-        # The time of each column over all inferences.
+        # The total time of each column over all inferences.
         self._sums: dict[tuple[LayerColumn, LayerRow | None], float] = defaultdict(float)
 
     def add(self, model: ModelTimes, devices: Collection[int]) -> None:
-        """Take the inferences of a JOB in, which are of these devices."""
+        """Add the inferences of a JOB, which ran on these devices."""
         self._devices.update(devices)
         self._jobs.append(_Ran(model.whole, model.calls, model.loads, model.ran_before))
         self._layers.append(model.completed.sum(axis=1))
@@ -201,7 +204,7 @@ class _Model:
         )
 
     def figures(self, unit: Unit) -> ModelFigures:
-        """Return the figures of all inferences that were taken in; `unit` is that of the layers."""
+        """Return the figures of all inferences that were added; `unit` is the unit of the layers."""
         latency, layers = self._latency(), np.concatenate(self._layers)
         known = latency.us[~np.isnan(latency.us)]
         pace = pace_of(
@@ -225,7 +228,10 @@ class _Model:
         )
 
     def times(self) -> NDArray[np.float64]:
-        """Latency, begin to end of the records, and layers of each inference, NaN where one is not known."""
+        """Return the latency, the span of the records and the sum of layers of each inference.
+
+        The shape is (inferences, 3), NaN where a time is not known.
+        """
         whole = joined_spans([job.whole for job in self._jobs])
         return np.stack([self._latency().us, whole.us, np.concatenate(self._layers)], axis=1)
 
@@ -249,11 +255,11 @@ class _Model:
 
 
 class Row(NamedTuple):
-    """The figures of one thing.
+    """The figures of one layer, type, model, device, segment, function or step.
 
-    `in_inference` is what it takes in the mean inference of its model, `share` that in % of the inference. Where it is
-    None the row is of no inference: the share is of the total of all rows. `own`, of the runtime's functions alone, is
-    the total without calls inside their calls, and the share is of that of all rows.
+    `in_inference` is its time in the mean inference of its model, `share` that time in % of the inference. Rows that
+    belong to no inference have None, and their share is of the total of all rows. `own`, of the runtime's functions
+    only, is the total without nested calls; the share is then of all rows' own time.
     """
 
     key: Key
@@ -265,21 +271,24 @@ class Row(NamedTuple):
 
 
 class SessionFigures:
-    """Figures of several JOBs together, by all that `bys` says: the records of a JOB are read once, and freed then.
+    """Figures of several JOBs together, grouped by each of `bys`; the records of a JOB are freed after `add`.
 
-    `skip` as of `stats`. Without `in_us` times of the NPU are in ticks, and those of the CPU stand apart.
+    `skip` is as in `stats`. Unless `in_us`, times of the NPU are in ticks, and those of the CPU are kept apart.
     """
 
     def __init__(self, bys: frozenset[StatsBy], skip: int | None = None, *, in_us: bool = True) -> None:
         self.in_us = in_us
         self._bys, self._skip = bys, skip
-        # By unit, what its records are of, with their durations and how long a tick of them is in µs.
+        # By unit: the coding of records, their durations, and the length of a tick in µs.
         self._durations: dict[str, list[tuple[Coding, NDArray[Any], float]]] = {unit: [] for unit in UNITS}
+        # The time of each segment in each inference, an array for each JOB.
         self._sums: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        # The coding of records with counters, their ratios, and their durations as weights.
         self._counters: list[tuple[Coding, NDArray[np.float64], NDArray[Any]]] = []
         self._models: dict[By, dict[Key, _Model]] = {"model": {}, "device": {}, "aicpu": {}}
+        # By model: the number of its inferences, and how many of them are left out.
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-        # All JOBs of a session are of one device.
+        # The rule of the last JOB holds for all: the JOBs of a session come from one kind of device.
         self._bound: Callable[[NDArray[np.float64]], str | None] = bound_by
 
     def unit(self, by: By) -> Unit:
@@ -287,7 +296,7 @@ class SessionFigures:
         return "us" if self.in_us or by == "aicpu" else "ticks"
 
     def add(self, job: JobRecords) -> None:
-        """Take a JOB in, without its warm-up."""
+        """Add a JOB without its warm-up."""
         self._bound = job.bound
         keeps, found = left_out(job, self._skip)
         for model, inferences, number in found:
@@ -313,7 +322,7 @@ class SessionFigures:
         self._models[of].setdefault(key, _Model(key)).add(times, devices)
 
     def _add_segments(self, models: Sequence[ModelTimes]) -> None:
-        """Take sums of a segment's layers in each inference in."""
+        """Add the sum of a segment's layers in each inference that has a record of them."""
         for model in models:
             places: dict[Key, list[int]] = defaultdict(list)
             for place, column in enumerate(model.columns):
@@ -337,18 +346,21 @@ class SessionFigures:
             self._counters.append((coded.of(code, UNITS[0]), counters.values[found, : len(RATIOS)], duration[found]))
 
     def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Give of each model's inferences latency, begin to end of the records, and layers, shape (inferences, 3)."""
+        """Yield each model with the times of its inferences: latency, span of the records, sum of layers.
+
+        The shape is (inferences, 3), NaN where a time is not known.
+        """
         for key, model in self._models["model"].items():
             yield key[0], model.times()
 
     def columns(self) -> Iterator[tuple[Coding, float]]:
-        """Give the time that the mean inference of each model spends on a layer in a net."""
+        """Yield the time that the mean inference of each model spends on each layer of a net."""
         for (name, *_), model in self._models["model"].items():
             for (column, layer), time in model.columns().items():
                 yield Coding(name, "", column, layer), time
 
     def durations(self, by: By) -> dict[Key, list[tuple[NDArray[Any], float]]]:
-        """Return the durations of the records that each row is of, in parts, and how long a tick of each is in µs."""
+        """Return the durations of each row's records in parts, each with the length of its tick in µs."""
         found: dict[Key, list[tuple[NDArray[Any], float]]] = defaultdict(list)
         for unit in UNITS[1:] if by == "aicpu" else UNITS if self.in_us else UNITS[:1]:
             for coding, durations, us in self._durations[unit]:
@@ -356,13 +368,13 @@ class SessionFigures:
         return found
 
     def longest(self, by: By, most: int) -> dict[Key, list[tuple[NDArray[Any], float]]]:
-        """Return `durations` of the rows that take the most time, first that which takes the most."""
+        """Return `durations` of the `most` rows that take the most time, the longest first."""
         found = self.durations(by)
         totals = {key: sum(float(each.sum()) * us for each, us in parts) for key, parts in found.items()}
         return {key: found[key] for key in sorted(found, key=lambda key: -totals[key])[:most]}
 
     def ratios(self, key_of: Callable[[Coding], K]) -> dict[K, NDArray[np.float64]]:
-        """Return the mean ratios, weighted by time, of the records that have counters, by what they are of."""
+        """Return the mean ratios of the records that have counters, weighted by time, grouped by `key_of`."""
         found: dict[K, list[tuple[NDArray[np.float64], NDArray[Any]]]] = defaultdict(list)
         for coding, ratios, ticks in self._counters:
             found[key_of(coding)].append((ratios, ticks))
@@ -410,12 +422,12 @@ class SessionFigures:
         return {key: figures_in_place(joined_us(parts)) for key, parts in self.durations(by).items()}
 
     def left_out(self) -> list[LeftOut]:
-        """What is left out of each model over all JOBs."""
+        """Return the number of inferences left out of each model, over all JOBs."""
         return [LeftOut(model, *sums) for model, sums in self._left_out.items()]
 
 
 def joined_us(parts: Sequence[tuple[NDArray[Any], float]]) -> NDArray[np.float64]:
-    """Return the durations of several parts, each with how long a tick of its is in µs."""
+    """Return the durations of several parts in µs; each part comes with the length of its tick in µs."""
     found = np.empty(sum(len(durations) for durations, _ in parts))
     end = 0
     for durations, us in parts:
@@ -425,7 +437,7 @@ def joined_us(parts: Sequence[tuple[NDArray[Any], float]]) -> NDArray[np.float64
 
 
 def _by_device(job: JobRecords, times: ModelTimes) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The places of a model's inferences by device."""
+    """Yield each device with the places of a model's inferences on it."""
     devices = np.array([job.inferences[place].device_id for place in times.places.tolist()], np.int64)
     for device in np.unique(devices).tolist():
         yield device, (devices == device).nonzero()[0]

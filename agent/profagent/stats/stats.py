@@ -1,7 +1,4 @@
-"""`stats`: what takes the time, over all inferences of a session or of a JOB.
-
-Durations of JOBs are gathered by what an answer is about, without warm-up.
-"""
+"""`stats`: where the time goes, over all inferences of a session or of a JOB, without warm-up."""
 
 from __future__ import annotations
 
@@ -39,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def call_rows(calls: Iterable[ApiCalls]) -> list[Row]:
-    """A row for each function; keys may be repeated. Shares are of the time that is no other call's."""
+    """Return a row for each function; a key may stand in several of the calls that are passed.
+
+    Shares are of the time that calls take without the calls inside them.
+    """
     parts: dict[Key, list[ApiCalls]] = defaultdict(list)
     for each in calls:
         parts[each.key].append(each)
@@ -66,7 +66,7 @@ class _Range(NamedTuple):
 
 
 class _Steps:
-    """Durations by step and range; ranges come by process and start, those that hold others first."""
+    """Durations by step and range; ranges must come by process and start, an enclosing range before the enclosed."""
 
     def __init__(self) -> None:
         self.durations: dict[Key, list[float]] = defaultdict(list)
@@ -75,7 +75,7 @@ class _Steps:
         self._open: dict[tuple[int, int] | None, _Range] = {}
 
     def take(self, found: _Range) -> None:
-        """A range is a step, or is in one."""
+        """Add a range, as a step or to the step that encloses it."""
         if found.process != self._process:
             self._process = found.process
             self._open.clear()
@@ -86,15 +86,16 @@ class _Steps:
                 self.durations[holder.name, found.name].append(found.duration_us)
                 return
         self._open[own] = found
-        # What has ended holds no other.
+        # A range that has ended encloses no later one, so it is dropped: the table stays as small as the nesting.
         self._open = {key: each for key, each in self._open.items() if each.end_us > found.start_us}
         self.durations[found.name, ""].append(found.duration_us)
 
 
 async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row]:
-    """For each step's name, then its ranges; the share is of all steps, or of that step.
+    """Return the rows of each step's name, each followed by its ranges.
 
-    Ranges of several threads at once may take longer together than their step, of which they are no share then.
+    The share of a step is of all steps, that of a range of its step. Ranges of parallel threads may together take
+    longer than their step: these have no share.
     """
     steps = _Steps()
     async for page in pages(connection, TIMED_RANGES, (session,)):
@@ -113,17 +114,17 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
 
 
 BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
-# Latencies, and what is of the CPU, are in µs whatever a tick of the NPU is.
+# Latencies and times of the CPU are in µs, whether or not the tick of the NPU is known.
 _IN_US = (*OF_WHOLE_INFERENCES, "aicpu")
-# What is not of inferences.
+# Rows that do not come from inferences.
 NOT_OF_INFERENCES = ("api", "step")
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Rows in `unit`, the largest first; what was left out, and where each JOB's figures come from.
+    """The answer to one question: rows in `unit`, largest first, what was left out, and the provenance of each JOB.
 
-    `models` has what shares are of; none where rows are of no inferences. `is_simulated`: the figures are invented.
+    `models` has the figures that shares refer to; it is empty where rows are not of inferences.
     """
 
     by: StatsBy
@@ -135,7 +136,10 @@ class Stats:
     models: list[ModelFigures] = field(default_factory=list)
 
     def abouts(self) -> list[str | None]:
-        """Return what else is kept of each row, as JSON: of a model all but its latency, of a function its own time."""
+        """Return the further values of each row as JSON, for rows that are stored.
+
+        Of a model these are all values but its latency, of a function its own time.
+        """
         if self.by == "api":
             return [None if row.own is None else json.dumps({"own": row.own}) for row in self.rows]
         if self.by not in OF_WHOLE_INFERENCES:
@@ -154,11 +158,11 @@ async def stats(
     by: StatsBy = "layer",
     skip: int | None = None,
 ) -> Stats:
-    """The figures of the session's JOBs together, or of one, by what `by` says; `session` None is the newest.
+    """Return the figures of a session (None: the newest), or of one of its JOBs, grouped by `by`.
 
-    Of each load so many inferences are left out, None: its warm-up.
+    `skip` inferences of each load are left out; with None its warm-up.
 
-    Raises UsageError where there is no such session or JOB, or `skip` goes with API calls, and StoreError.
+    Raises UsageError if there is no such session or JOB, or if `skip` goes with API calls, and StoreError.
     """
     if by in NOT_OF_INFERENCES and skip is not None:
         raise UsageError(f"--skip does not go with --by {by}", hint="it is not told apart by inference: leave it out")
@@ -180,7 +184,7 @@ async def gathered(
     skip: int | None = None,
     seen: Callable[[Scope, JobRecords], Awaitable[None]] | None = None,
 ) -> SessionFigures:
-    """Read the records of JOBs of a session, for answers by all of `bys`; `seen` is given each JOB while it is here."""
+    """Read the records of JOBs once for answers by all of `bys`; `seen` is awaited with each JOB before it is freed."""
     bys = frozenset(bys)
     figures = SessionFigures(bys, skip, in_us=all(scope.job.frequency_mhz for scope in scopes))
     asked = [] if bys.issubset(NOT_OF_INFERENCES) else scopes
@@ -200,9 +204,9 @@ async def answered(
     figures: SessionFigures,
     by: StatsBy,
 ) -> Stats:
-    """Return the figures by what `by` says; those that are not of inferences are read here.
+    """Return the figures grouped by `by`; figures that do not come from inferences are read here.
 
-    Beside what was recorded stands what another tool told.
+    API calls and steps that another tool's results contain are added to those that were recorded.
     """
     if by == "step":
         rows = await _step_rows(connection, session.session)
@@ -210,14 +214,14 @@ async def answered(
         rows = call_rows([call for scope in scopes for call in await calls_by_function(connection, scope)])
     else:
         unit: Unit = "us" if by in _IN_US else figures.unit(by)
-        # Of the CPU's layers alone nobody can tell what no layer explains.
+        # The CPU's layers alone do not show how much of an inference no layer explains.
         models = figures.models(by) if figures.in_us or by != "aicpu" else []
         return Stats(by, unit, figures.rows(by), figures.left_out(), provenance, session.simulated, models)
     return Stats(by, "us", rows + await _told(connection, session.session, by), [], provenance, session.simulated)
 
 
 async def kept(connection: Running, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None) -> Stats:
-    """Return what figures are left of a session whose records were deleted. Raises UsageError for a part of them."""
+    """Return the figures that remain of a session whose records were deleted; raise UsageError for a part of it."""
     if job is not None or skip is not None:
         raise UsageError(
             f"session {session.session} has its figures only: `profagent gc` deleted its records",
@@ -236,7 +240,7 @@ async def kept(connection: Running, session: SessionRow, by: StatsBy, *, job: st
 
 
 async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
-    """Figures that are kept as they are."""
+    """Return the rows whose figures are stored as they are."""
     kept = await figures_of_session(connection, session, by)
     return [
         Row(
@@ -252,7 +256,7 @@ async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> 
 
 
 async def _kept_models(connection: aiosqlite.Connection, session: int, by: By) -> list[ModelFigures]:
-    """The figures of each model, or of each on each device, with what `Stats.abouts` tells."""
+    """Return the stored figures of each model, or of each model on each device; the inverse of `Stats.abouts`."""
     found = []
     for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, by):
         known = json.loads(about)

@@ -1,4 +1,4 @@
-"""`trend`: how a model's latency, or a layer's time, went over the sessions of each board, and where it changed."""
+"""`trend`: a model's latency, or a layer's time, over the sessions of each board, and where its level changed."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ if TYPE_CHECKING:
     from profagent.store.database import Running
     from profagent.store.sessions import Condition
 
-# A session is of another level beyond so many standard deviations, and at least so much of the level.
+# A session has another level if it differs by this many standard deviations, and by this share of the level.
 NOISE_FACTOR = 3.0
 FLOOR = 0.01
-# From so many steps on, the steps themselves tell how much sessions differ.
+# With this many steps between sessions, the steps themselves show how much sessions differ by chance.
 FEWEST_STEPS = 6
-# The standard deviation of a median is so much of that of its values, over the root of their number.
+# The standard deviation of a median is this factor times that of its values, divided by the root of their number.
 MEDIAN_FACTOR = 1.2533
-# Labels that are a session's own name.
+# Labels that name the session itself: they differ between any two sessions and explain no change.
 OWN_LABELS = ("nightly", "baseline", "content")
 _OPERATORS = (
     "SELECT layer.name FROM session_job JOIN model USING (job) JOIN layer USING (model)"
     " WHERE session = ? AND model.name = ?"
 )
 _DIGITS = re.compile(r"\d+")
-# What is compared of two sessions, beside their labels, when a level changed between them.
+# Columns that are compared, beside the labels, between the two sessions at a change of level.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
 
 
 def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[tuple[int, float, float, bool]]:
-    """Changes of level of values in the order of time; `spreads` is how uncertain each value is by itself (σ).
+    """Return the changes of level in a series of values in the order of time.
 
-    Each has its place, the level before and after, and whether the value behind it confirms it.
-
-    A single value that is off, and back the next, is no change of level. The last one cannot be confirmed.
+    `spreads` is the standard deviation of each value. Each change is its place, the level before and after it, and
+    True if the next value confirms it. A single value that is off, and back the next time, is no change of level. The
+    last value has no successor that could confirm it.
     """
     if not len(values):
         return []
     steps = np.abs(np.diff(values))
-    # By the usual step: few changes of level do not count in it.
+    # The median step estimates the noise between sessions: a few changes of level do not move it.
     between = MAD_TO_SIGMA * float(np.median(steps)) / math.sqrt(2) if len(steps) >= FEWEST_STEPS else 0.0
     limits = NOISE_FACTOR * np.maximum(spreads, between)
     starts = [0]
@@ -79,9 +79,9 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One session: the median and MAD of `count` durations, in `unit` (us or ticks), and what is known of it.
+    """One session of a trend: the median and MAD of `count` durations, in `unit` (us or ticks), and its facts.
 
-    `time` is what they are: `latency from call` or `records`, `layers` where no latency is known, or `layer`.
+    `time` names the durations: `latency from call` or `records`, `layers` if no latency is known, or `layer`.
     """
 
     session: int
@@ -97,7 +97,7 @@ class TrendPoint:
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """The session from which on the level is another, by how much, and what else is not as the one before."""
+    """A change of level: its first session, the level before and after, and the facts that changed with it."""
 
     session: int
     started_us: int
@@ -108,13 +108,13 @@ class LevelChange:
 
     @property
     def percent(self) -> float:
-        """How much longer it takes."""
+        """The change of the level in %, positive if it became slower."""
         return 100 * (self.after / self.before - 1)
 
 
 @dataclass(slots=True)
 class BoardTrend:
-    """The sessions of one board, oldest first, and where the level changed."""
+    """The sessions of one board, oldest first, and the changes of level among them."""
 
     board: str
     hostname: str
@@ -130,9 +130,9 @@ def is_alike(night: TrendPoint, newest: TrendPoint) -> bool:
 async def trend(
     database: Path, model: str, layer: str | None, since_us: int | None, conditions: Sequence[Condition]
 ) -> list[BoardTrend]:
-    """The trend of a model, or a layer of it, on each board, over sessions that fit all conditions.
+    """Return the trend of a model, or of one of its layers, on each board, over sessions that fit all conditions.
 
-    Raises UsageError where no session has it, StoreError.
+    Raises UsageError if no session has it, and StoreError.
     """
     async with reading(database) as connection:
         sessions = [
@@ -158,10 +158,13 @@ async def trend(
 
 
 async def _leave_others_out(database: Path, board: BoardTrend) -> None:
-    """Operators that are called one by one are of any program: keep the sessions with mostly the newest one's."""
+    """Leave out sessions whose operators are mostly others than those of the newest session.
+
+    Operators that a program calls one by one belong to no network: only sessions of one program can be compared.
+    """
     async with reading(database) as connection:
         found = [await fetched(connection, _OPERATORS, (night.session, SINGLE_OPERATORS)) for night in board.nights]
-    # Frameworks number what is called several times.
+    # Frameworks append a number to operators that are called several times.
     operators = [{_DIGITS.sub("", name) for (name,) in rows} for rows in found]
     newest = operators[-1]
     others = [night for night, each in zip(board.nights, operators, strict=True) if 2 * len(each & newest) < len(each)]
@@ -191,14 +194,14 @@ async def _night(
 
 
 def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
-    """A model's latency, or where none is known the sum of its layers: what it is, its figures and their unit."""
+    """Return the name, figures and unit of a model's latency; of the sum of its layers if no latency is known."""
     if model.latency_from is None:
         return "layers", model.layers, model.layers_unit
     return f"latency from {model.latency_from}", model.latency, "us"
 
 
 async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, str]:
-    """What may explain a change, as text: versions, the clock, the interval, labels."""
+    """Return the facts that may explain a change, as text: versions, clock, interval, labels."""
     clocks = {job.clock_mhz for job in await jobs_of(connection, session["session"])}
     frequencies = {str(clock) for clock in clocks if clock}
     known = {name: str(session[name]) for name in _FACTS if session[name]}
@@ -210,7 +213,7 @@ async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, s
 
 
 def _changes(nights: Sequence[TrendPoint]) -> list[LevelChange]:
-    """Changes among sessions that have the newest's kind of time: others cannot be compared with them."""
+    """Return the changes among sessions that have the newest session's kind of time: only these are comparable."""
     alike = [night for night in nights if is_alike(night, nights[-1])]
     medians = np.array([night.median for night in alike])
     spreads = np.array([MEDIAN_FACTOR * MAD_TO_SIGMA * night.mad / np.sqrt(night.count) for night in alike])
