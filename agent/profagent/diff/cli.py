@@ -29,7 +29,7 @@ _FLOOR = re.compile(r"(?P<percent>\d+(?:\.\d+)?)%(?:,(?P<us>\d+(?:\.\d+)?)us)?")
 
 
 def floor_of(text: str) -> Floor:
-    """A floor from `1%,0.1us`, or `1%` alone; UsageError for what is none."""
+    """Return the floor that a text such as `1%,0.1us` or `1%` gives; raise UsageError for any other text."""
     found = _FLOOR.fullmatch(text.replace(" ", ""))
     if found is None:
         raise UsageError(f"{text!r} is no floor", hint="write it as 1%,0.1us: percent of the base, then microseconds")
@@ -106,16 +106,16 @@ async def command(  # noqa: PLR0913 - one parameter an option
 
 
 def _is_in_workspace(text: str) -> bool:
-    """Return True if it names a session; a word that is there as a directory or a file is that."""
+    """Return True if the text names a session; an existing directory or file of that name comes first."""
     return session_query(text) is not None and not Path(text).exists()
 
 
 async def operand(text: str, workspace: Workspace, maps: CounterMaps) -> Operand:
-    """What one word names. Raises UsageError, StoreError."""
+    """Return the run that an argument names. Raises UsageError, StoreError."""
     tables = exported_files(Path(text))
     if tables:
         return Operand(text, tables=tables)
     target = await named_target(text, None, workspace.root if _is_in_workspace(text) else None, maps)
-    # A word that counts from the newest means another session tomorrow.
+    # A position counted from the newest session means another session tomorrow, so the report names its number.
     called = str(target.session) if text == LAST or text.startswith("-") else text
     return Operand(called, target.database, target.session, target.job)

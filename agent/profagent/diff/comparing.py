@@ -1,4 +1,4 @@
-"""Two runs beside each other: which layers are slower or faster by more than the noise, and which are others."""
+"""The comparison of two runs: which layers match, and which are slower or faster by more than the noise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["same", "retyped", "renamed", "moved", "fused", "split", "inserted", "removed"]
 Pairs = list[tuple[int | None, int | None]]
 
-# What a pair is worth: equal names, names that share a fused layer, equal types. Parts that names share add up to 1.
+# Scores of a pair: equal names, names that share a fused layer, equal types. Shared parts of names add up to 1.
 SAME_NAME, SHARED_LAYER, SAME_TYPE = 4.0, 2.0, 0.5
 NEVER = -1e9
 GAP = -0.3
@@ -35,11 +35,10 @@ _DIAGONAL, _UP, _LEFT = 0, 1, 2
 
 
 class Match(NamedTuple):
-    """Places in both sequences that belong together.
+    """Indices in both sequences that belong together.
 
-    `renamed` has another name, `retyped` another type, `moved` another unit.
-
-    `fused`: several of the base became one; `split`: one became several; `inserted`, `removed`: one side has none.
+    `renamed` has another name, `retyped` another type, `moved` another unit; `fused`: several layers of the base became
+    one; `split`: one became several; `inserted` and `removed` exist on one side only.
     """
 
     kind: Kind
@@ -48,10 +47,10 @@ class Match(NamedTuple):
 
 
 def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
-    """Every layer of both in exactly one match, in the order of the sequences.
+    """Return matches that contain every layer of both sequences exactly once, in the order of the sequences.
 
-    A layer's partner is the one of its name, the k-th of several, wherever it stands: the order of a sequence may be
-    that in which layers were first seen. Neighbours without a partner join the pair whose fused layers they are among.
+    A layer's partner is the layer of its name, the k-th of several, at any position: a sequence may be in the order in
+    which layers were first seen. Neighbours without a partner join the pair whose fused layers include them.
     """
     pairs = _across(_pairs(base, new), base, new)
     matches: dict[int, Match] = {}
@@ -81,7 +80,7 @@ def _kind(base: LayerName, new: LayerName) -> Kind:
 
 
 def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
-    """The best alignment: pairs of places, None opposite of a gap. Time and memory go with the product of lengths."""
+    """Return the best alignment as pairs of indices, None opposite a gap; O(len(base) * len(new)) time and memory."""
     moves = np.full((len(base) + 1, len(new) + 1), _LEFT, np.int8)
     moves[:, 0] = _UP
     steps = GAP * np.arange(len(new) + 1)
@@ -90,7 +89,7 @@ def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
     for i, layer in enumerate(base, 1):
         diagonal, up = above[:-1] + scores.of(i - 1, layer), above[1:] + GAP
         best = np.append(GAP * i, np.maximum(diagonal, up))
-        # Gaps in this row cost the same each, so the best of all ways to begin one is a running maximum.
+        # Every gap in this row costs the same, so the best way to begin one is a running maximum.
         row = np.maximum.accumulate(best - steps) + steps
         entered = np.where(diagonal >= up, _DIAGONAL, _UP)
         moves[i, 1:] = np.where(row[1:] > best[1:] + ROUNDING, _LEFT, entered)
@@ -105,7 +104,7 @@ def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
 
 
 def _partners(base: Sequence[LayerName], new: Sequence[LayerName]) -> dict[int, int]:
-    """The k-th layer of a name in the other sequence, by its place, for names that both have equally often."""
+    """Return the other sequence's index of each layer whose name both have equally often: k-th to k-th."""
     ones, others = _by_name(base), _by_name(new)
     alike = [name for name in ones if len(ones[name]) == len(others.get(name, ()))]
     return {one: other for name in alike for one, other in zip(ones[name], others[name], strict=True)}
@@ -119,7 +118,7 @@ def _by_name(layers: Sequence[LayerName]) -> dict[str, list[int]]:
 
 
 def _across(pairs: Pairs, base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
-    """The pairs, with those of one name whose order is another in both joined at the place of the second."""
+    """Return the pairs with unmatched layers of one name joined, at the place of the layer of the new run."""
     alone: dict[str, list[int]] = {}
     for i, j in pairs:
         if i is not None and j is None:
@@ -130,7 +129,7 @@ def _across(pairs: Pairs, base: Sequence[LayerName], new: Sequence[LayerName]) -
 
 
 class _Scores:
-    """What a layer is worth opposite of each of a sequence; one that has a partner, opposite of that alone."""
+    """Scores of a layer against each layer of a sequence; a layer with a partner scores against its partner only."""
 
     def __init__(self, layers: Sequence[LayerName], partners: Mapping[int, int]) -> None:
         self._count = len(layers)
@@ -143,7 +142,7 @@ class _Scores:
         self._lengths = np.array([len(_parts(layer)) for layer in layers], np.float64)
 
     def of(self, place: int, layer: LayerName) -> NDArray[np.float64]:
-        """The score of each pair of the base's layer at a place, shape (layers,)."""
+        """Return the scores of the layer at `place` of the base against each layer, shape (layers,)."""
         counts = {kind: np.zeros(self._count) for kind in ("name", "type", "fused", "part")}
         for word in _words(layer):
             counts[word[0]][self._places.get(word, [])] += 1
@@ -160,7 +159,7 @@ class _Scores:
 
 
 def _words(layer: LayerName) -> set[tuple[str, str]]:
-    """What layers may share, by kind."""
+    """Return the features that layers may share, each with its kind."""
     fused = (("fused", name) for name in _fused(layer))
     return {("name", layer.name), ("type", layer.type), *fused, *(("part", part) for part in _parts(layer))}
 
@@ -176,7 +175,7 @@ def _parts(layer: LayerName) -> set[str]:
 def _parts_of(
     whole: LayerName, pairs: Pairs, at: int, side: int, layers: Sequence[LayerName], joined: set[int]
 ) -> list[int]:
-    """A pair and its neighbours without a partner that are different layers of the other side's fused one."""
+    """Return indices of a pair and its neighbours without partner that are parts of the other side's fused layer."""
     own = pairs[at][side]
     assert own is not None, "it has a partner"
     left = _fused(whole) - _fused(layers[own])
@@ -197,27 +196,27 @@ def _parts_of(
 
 
 Scope = Literal["latency", "layers", "layer", "type", "api"]
-# The chance that a comparison of two runs without a change tells of any.
+# The chance that a comparison of two equal runs reports any change.
 ALPHA = 0.03
 # Layers with records in fewer of the inferences are not tested.
 LEAST_KNOWN = 0.5
-# So many equal values in each run are no chance: the unit has no noise there.
+# This many equal values in each run are no coincidence: the unit has no noise there, and any difference is real.
 FEWEST_CONSTANT = 5
-# Counters explain a change that was found: they are tested among those of one layer only, and must move by so many
-# hundredths of the layer's time, or so much of their bytes.
+# Counters only explain a change that was found: they are tested among those of one layer, and must move by this share
+# of the layer's time, or of their bytes.
 COUNTER_ALPHA = 0.01
 LEAST_MOVE = 0.02
 
 
 class Floor(NamedTuple):
-    """A change must be at least so large, in % of the base and in the unit of the durations."""
+    """The least size of a change, in % of the base and in the unit of the durations: a change must reach both."""
 
     percent: float = 1.0
     absolute: float = 0.1
 
 
 class Moved(NamedTuple):
-    """A counter and its means: a ratio of the layer's time, or bytes."""
+    """A counter that moved, with its mean in both runs: a ratio of the layer's time, or bytes."""
 
     counter: str
     base: float
@@ -226,10 +225,10 @@ class Moved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing in both runs. `p` is adjusted for all comparisons, None where a run has too few inferences for it.
+    """The figures of one thing in both runs.
 
-    `times`: how many records of a layer an inference of each run has, where that differs: the sum of more records is no
-    slower layer.
+    `p` is adjusted for all comparisons, None if a run has too few inferences. `times` has the number of a layer's
+    records in an inference of each run, if these differ: a sum of more records does not make a layer slower.
     """
 
     scope: Scope
@@ -243,7 +242,7 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """Of the medians."""
+        """The difference of the medians, new minus base."""
         return (self.new.median or 0.0) - (self.base.median or 0.0)
 
     @property
@@ -252,7 +251,7 @@ class Change:
         return self.difference / self.base.median * 100 if self.base.median else None
 
     def judged(self, floor: Floor) -> Change:
-        """The change, significant where it is above the noise and the floor, and of one number of records."""
+        """Return the change, significant if it exceeds noise and floor, and both runs have as many records."""
         is_noise = self.p is None or self.p > ALPHA or abs(self.difference) < floor.absolute
         is_small = self.percent is not None and abs(self.percent) < floor.percent
         return replace(self, is_significant=not (is_noise or is_small or self.times))
@@ -260,10 +259,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ModelDiff:
-    """A model in both runs; `changes` has one of each match with both sides, in their order.
+    """A model in both runs; `changes` has, by the index of its match, the change of each match with both sides.
 
-    `latency` is None where the two runs do not know it from one origin, `latency_from`; `layers` is the change of the
-    sum of layers.
+    `latency` is None unless both runs know it from one origin, `latency_from`; `layers` is the change of the sum of
+    layers.
     """
 
     name: str
@@ -278,24 +277,24 @@ class ModelDiff:
 
     @property
     def inference(self) -> Change:
-        """The change of an inference: of its latency, or else of the sum of its layers."""
+        """The change of an inference: of its latency, or of the sum of its layers if no latency is known."""
         return self.layers if self.latency is None else self.latency
 
     def all_changes(self) -> list[Change]:
-        """The changes of the inference, its layers and their types."""
+        """Return the changes of the inference, its layers and their types."""
         latency = [] if self.latency is None else [self.latency]
         return [*latency, self.layers, *self.changes.values(), *self.types]
 
 
 def compare(pairs: Sequence[tuple[ModelRun, ModelRun]], floor: Floor) -> list[ModelDiff]:
-    """Compare models pairwise; the chance of any false alarm in all of it is held below ALPHA."""
+    """Return the comparison of each pair; the chance of any false alarm in all of them together is below ALPHA."""
     return [_compared(base, new, len(pairs), floor) for base, new in pairs]
 
 
 def compare_calls(
     base: Mapping[str, NDArray[np.float64]], new: Mapping[str, NDArray[np.float64]], floor: Floor
 ) -> list[Change]:
-    """Compare the durations of the runtime's functions, in µs, where both runs have any."""
+    """Return the changes of the runtime's functions that both runs call; durations are in µs."""
     names = sorted(name for name in base.keys() & new.keys() if len(base[name]) and len(new[name]))
     changes = []
     for name in names:
@@ -306,7 +305,10 @@ def compare_calls(
 
 
 def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple[Moved, ...]:
-    """Those that moved, of two layers' counters, shape (records, counters), NaN where not known; largest first."""
+    """Return the counters that moved between the records of two layers, the largest change first.
+
+    The arrays have the shape (records, counters), NaN where a counter is unknown.
+    """
     known: NDArray[np.bool_] = ~np.isnan(np.concatenate([base, new])).any(axis=0)
     one, other = (values[:, known][different_rows(values[:, known])] for values in (base, new))
     tested = differences([*one.T], [*other.T]) if known.any() else None
@@ -321,7 +323,7 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
 
 
 def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:
-    """All things of a model as columns: the sum of layers, the latency, layers that have a match, and types."""
+    """Return the comparison of a model: sum of layers, latency, matched layers and types are tested as columns."""
     matches = align(base.layers, new.layers)
     paired = [at for at, match in enumerate(matches) if match.base and match.new]
     types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
@@ -353,7 +355,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
 
 
 def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
-    """Where both runs know the latency of most inferences from; a call takes longer than what it runs."""
+    """Return the origin from which both runs know the latency of most inferences: a call outlasts its records."""
     for origin in LatencyFrom:
         if min(float((~np.isnan(run.latency(origin))).mean()) for run in (base, new)) >= LEAST_KNOWN:
             return origin
@@ -363,9 +365,9 @@ def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
 def _columns(
     run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Return the columns of a run, a value for each inference; NaN where it lacks a layer's record, or all of several.
+    """Return the columns of a run, a value for each inference; NaN where the records of all its layers are missing.
 
-    Those of one layer are the run's own: of many inferences, a copy of all is much.
+    A column of one layer is a view of the run's times: copies of all columns of many inferences need much memory.
     """
     of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
     sums = [
@@ -377,13 +379,13 @@ def _columns(
 
 
 def _of_different(run: ModelRun, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The columns without the inferences that repeat an earlier one in every layer."""
+    """Return the columns without the inferences that repeat an earlier one in every layer."""
     rows = different_rows(run.times)
     return [*columns] if len(rows) == len(run.times) else [column[rows] for column in columns]
 
 
 def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | None) -> float | None:
-    """A column's; None where it cannot be told."""
+    """Return the p of a column; None if it cannot be tested."""
     base, new = _known(one), _known(other)
     if min(len(base), len(new)) >= FEWEST_CONSTANT and not np.ptp(base) and not np.ptp(new):
         return float(base[0] == new[0])
@@ -391,7 +393,7 @@ def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | Non
 
 
 def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] | None:
-    """How many records an inference has on each side, where that differs; of fused and split layers none is told."""
+    """Return the records in an inference on each side if they differ; None for fused and split layers."""
     if len(match.base) > 1 or len(match.new) > 1:
         return None
     times = base.usual_records(match.base[0]), new.usual_records(match.new[0])
@@ -399,7 +401,7 @@ def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] |
 
 
 def _moved(base: ModelRun, new: ModelRun, match: Match) -> tuple[Moved, ...]:
-    """Which counters of a match moved; of fused and split layers none is told."""
+    """Return the counters of a match that moved; none for fused and split layers."""
     if len(match.base) > 1 or len(match.new) > 1:
         return ()
     one, other = base.counters.get(match.base[0]), new.counters.get(match.new[0])

@@ -1,4 +1,4 @@
-"""`diff`: two runs beside each other."""
+"""`diff`: reads two runs, compares them, and judges the conditions of --fail-if."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCOPES = ("latency", "layers", "layer", "type", "api")
 FIGURES = ("mean", "median", "mad", "p95", "p99", "max")
-# Words of earlier conditions, which had one time of an inference.
+# Scopes of earlier versions, which knew only one time of an inference: they get a hint.
 _FORMER = re.compile(r"(total|model)(?P<rest>\s*[.\[].*)")
 _UNITS = ("%", "us", "ms")
 DEFAULT_FLOOR = Floor()
@@ -44,7 +44,7 @@ _CONDITION = re.compile(
 
 
 class Condition(NamedTuple):
-    """Holds for changes of `scope` (named `name`, unless None) whose `figure` differs by more than the limit."""
+    """A condition on changes of `scope` (of `name`, unless None): their `figure` differs by more than the limit."""
 
     text: str
     scope: str
@@ -55,15 +55,15 @@ class Condition(NamedTuple):
     unit: str
 
     def about(self, changes: Sequence[Change]) -> list[Change]:
-        """Those that it is a condition on."""
+        """Return the changes that the condition is about."""
         return [change for change in changes if change.scope == self.scope and self.name in (None, change.name)]
 
     def failing(self, changes: Sequence[Change]) -> list[Change]:
-        """Those for which it holds; a change within noise or floor never does."""
+        """Return the changes for which the condition holds; a change within noise or floor never fails."""
         return [change for change in self.about(changes) if change.is_significant and self._holds(change)]
 
     def baseless(self, changes: Sequence[Change]) -> list[Change]:
-        """Those of which nobody can tell whether it holds: the limit is in % of a figure that is 0 in the base only."""
+        """Return the changes that cannot be judged: the limit is in % of a figure that is 0 in the base only."""
         undecided = (change for change in self.about(changes) if change.is_significant or change.p is None)
         sides = ((change, *self._sides(change)) for change in undecided)
         return [change for change, base, new in sides if self.unit == "%" and base == 0 and new]
@@ -80,7 +80,7 @@ class Condition(NamedTuple):
 
 
 def parse_condition(text: str) -> Condition:
-    """Read a condition; UsageError for what is none."""
+    """Return the condition that a text states; raise UsageError for any other text."""
     found = _CONDITION.fullmatch(text.strip())
     if found is None and (former := _FORMER.fullmatch(text.strip())):
         rest = former["rest"]
@@ -99,7 +99,7 @@ def parse_condition(text: str) -> Condition:
 
 
 class Operand(NamedTuple):
-    """A run: a session of a database (None: its newest, with `job` only that JOB), or tables op_summary."""
+    """A run to compare: a session of a database (None: its newest; `job`: that JOB only), or tables op_summary."""
 
     called: str
     database: Path | None = None
@@ -110,7 +110,7 @@ class Operand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run as it is compared."""
+    """A run that was read: its models, the durations of its API calls in µs by function, and its provenance."""
 
     called: str
     models: list[ModelRun]
@@ -119,22 +119,22 @@ class ComparedRun:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any of its figures are invented."""
+        """True if any of the figures are invented."""
         return any(job["simulated"] for job in self.provenance)
 
     @property
     def is_told(self) -> bool:
-        """Whether its figures are another tool's, of another device."""
+        """True if the figures come from another tool's results, of another device."""
         return any("told_by" in job for job in self.provenance)
 
     @property
     def incomplete(self) -> list[str]:
-        """The reasons why its capture is not complete; tables have none."""
+        """The reasons why the capture is not complete; tables have none."""
         return list(dict.fromkeys(why for job in self.provenance for why in job.get("incomplete", ())))
 
 
 class Outcome(NamedTuple):
-    """A condition, and the changes for which it holds; `undecided` says why nobody can tell whether it does."""
+    """A condition and the changes for which it holds; `undecided` gives the reason if it cannot be judged."""
 
     condition: Condition
     failing: list[Change]
@@ -143,7 +143,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What is to be said about two runs. `only` are models that one of them has: its name, and theirs."""
+    """The comparison of two runs. `only` lists models that only one run has, as pairs of side and name."""
 
     base: ComparedRun
     new: ComparedRun
@@ -155,16 +155,16 @@ class Diff:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if the captures of both runs are complete."""
+        """True if the captures of both runs are complete."""
         return not (self.base.incomplete or self.new.incomplete)
 
     @property
     def can_tell(self) -> bool:
-        """Whether there are inferences enough to tell a change of any model from noise."""
+        """True if any model has enough inferences to tell a change from noise."""
         return any(model.inference.p is not None for model in self.models)
 
 
-# What makes runs hard to compare where they differ; what of it should be known is named below.
+# Facts that make runs hard to compare if they differ; _WANTED names those that should be known.
 _FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "figures": lambda job: "simulated" if job["simulated"] else "measured",
     "board": lambda job: None if job["board"] == NO_BOARD else BoardNames.known().of(job["board"], job["hostname"]),
@@ -174,13 +174,13 @@ _FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sdk": lambda job: job["sdk_version"] or None,
     "counter map": lambda job: job["counter_map"] or "none",
 }
-# What files of another device do not tell.
+# Facts that results of another device do not contain.
 _NOT_TOLD = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and vector")
 _WANTED = ("figures", "frequency", "interval")
 
 
 def unfair(base: ComparedRun, new: ComparedRun, models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
-    """A line for each thing that differs or is missing."""
+    """Yield a line for each fact that differs between the runs, or is missing, and makes them hard to compare."""
     ones, others = _facts(base), _facts(new)
     for name in _FACTS:
         if ones[name] and others[name] and ones[name] != others[name]:
@@ -199,7 +199,7 @@ def unfair(base: ComparedRun, new: ComparedRun, models: Iterable[tuple[ModelRun,
 
 
 def _facts(run: ComparedRun) -> dict[str, list[str]]:
-    """The values that the run's JOBs have; none where nothing is known."""
+    """Return the values of each fact over the run's JOBs; an empty list if a fact is unknown."""
     return {
         name: sorted({str(value) for job in run.provenance if (value := fact(job)) is not None})
         for name, fact in _FACTS.items()
@@ -213,7 +213,10 @@ async def diff(
     floor: Floor = DEFAULT_FLOOR,
     skip: int | None = None,
 ) -> Diff:
-    """Compare two runs; `skip` as of `stats`. Raises UsageError where there is nothing to compare, and StoreError."""
+    """Return the comparison of two runs; `skip` is as in `stats`.
+
+    Raises UsageError if no model is in both runs, and StoreError.
+    """
     one, other = await _read(base, skip), await _read(new, skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
@@ -237,7 +240,7 @@ async def diff(
 
 
 def _as_of_tables(run: ModelRun) -> ModelRun:
-    """The run without what tables do not tell: layers on the CPU, and of how many records a layer's time is."""
+    """Return the run reduced to the contents of tables: no layers on the CPU, no number of records."""
     found = on_unit(run, UNITS[0])
     return replace(found, records=np.minimum(found.records, 1))
 
@@ -287,7 +290,7 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
 
 
 def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
-    """Models of one name, of each the layers with the most inferences; else the only ones that there are."""
+    """Return pairs of models of one name, each with the most inferences; or the only model of both runs."""
     ones, others = (
         {model.name: model for model in sorted(run, key=lambda each: len(each.times))} for run in (base, new)
     )

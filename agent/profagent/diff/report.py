@@ -1,4 +1,4 @@
-"""What `diff` reports: lines for people, an object for programs, test cases for a build server."""
+"""The reports of `diff`: lines for people, an object for programs, test cases for a build server."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ COLUMNS = (
     Column("change(%)", 2),
     Column("p", 4),
 )
-# What a narrow terminal does without, first of all.
+# Columns that a narrow terminal leaves out, in this order.
 LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
-# Of runs on two devices all layers are shown, with what bounds each.
+# Columns for runs on two devices, where all layers are shown.
 BOUNDS = (Column("BASE bound"), Column("NEW bound"))
 OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
-# The column that says slower or faster.
+# The index of the column that says slower or faster.
 WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
 
@@ -64,12 +64,12 @@ def _verdict(found: Diff) -> str:
     totals = [_inference_text(model) for model in found.models if model.inference.is_significant]
     layers = f"layers: {', '.join(parts)}" if parts else "no layer is slower or faster by more than the noise"
     said = [layers, *([", ".join(others)] if others else [])]
-    # Of layers that were changed for others the whole alone tells.
+    # If all layers were replaced, only the totals show a change: they come first.
     return failed + "; ".join([*said, *totals] if parts else [*totals, *said])
 
 
 def changes_text(found: Diff) -> str:
-    """How each model changed, how certain that is, and by which layer most."""
+    """Return one line: the change of each model, its certainty, and the layer that changed most."""
     base = f"session {found.base.called}" if found.base.called.isdecimal() else found.base.called
     return f"Against {base}: {'; '.join(map(_model_change, found.models))}"
 
@@ -87,7 +87,7 @@ def _model_change(model: ModelDiff) -> str:
 
 
 def _inference_text(model: ModelDiff) -> str:
-    """`yolo latency +6.1 % (20.0 → 21.2 us)`, or of the sum of layers where the latency is not known."""
+    """Return `yolo latency +6.1 % (20.0 → 21.2 us)`; of the sum of layers if no latency is known."""
     return f"{model.name} {_time_name(model.inference)} {_change_text(model.inference)}"
 
 
@@ -96,7 +96,7 @@ def _time_name(change: Change) -> str:
 
 
 def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
-    """By how many µs layers changed beyond the noise, came or went, and what is to be said of that."""
+    """Yield each layer that changed beyond the noise, came or went: by how many µs, and the text about it."""
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
         if change is None:
@@ -110,7 +110,7 @@ def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
 
 
 def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: str) -> str:
-    """`FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, or that it does not hold, or why nobody can tell."""
+    """Return `FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, `passed …` or `cannot tell …`."""
     if undecided:
         return f"cannot tell {condition.text}: {undecided}"
     if not failing:
@@ -122,13 +122,13 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
 
 
 def _change_text(change: Change) -> str:
-    """`+6.1 % (20.0 → 21.2 us)`, of the medians."""
+    """Return `+6.1 % (20.0 → 21.2 us)`, of the medians."""
     share = UNKNOWN if change.percent is None else f"{change.percent:+.1f} %"
     return f"{share} ({change.base.median:.1f} → {change.new.median:.1f} us)"
 
 
 def _model_lines(model: ModelDiff) -> Iterator[str]:
-    """What a model's comparison stands on."""
+    """Yield lines on the basis of a model's comparison: inferences, layers, left out, lacking records."""
     numbers = " and ".join(
         f"{counted(len(run.times), 'inference')} of {counted(len(run.layers), 'layer')}"
         + (f" ({run.left_out:,} left out)" if run.left_out else "")
@@ -148,7 +148,7 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
 
 
 def _lacking_text(inferences: int, run: ModelRun, layers: Mapping[int, int]) -> str:
-    """`2 of 20 inferences lack a layer that most have: mm1 (2)`, first the layers that most lack."""
+    """Return `2 of 20 inferences lack a layer that most have: mm1 (2)`, the most frequent layers first."""
     shown = nlargest(MOST_LACKING, layers, key=layers.__getitem__)
     names = ", ".join(f"{run.layers[place].name} ({layers[place]:,})" for place in shown)
     rest = f", and {len(layers) - len(shown):,} more layers" if len(layers) > len(shown) else ""
@@ -162,9 +162,9 @@ def _judged_text(change: Change) -> str:
 
 
 def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
-    """Rows of COLUMNS: layers that are slower, faster or others, in their order; counters that are likely are marked.
+    """Return rows of COLUMNS: layers that are slower, faster or not matched, in their order.
 
-    Across devices they are all layers, with BOUNDS.
+    Values that rest on uncertain counters are marked. Across devices the rows are all layers, with BOUNDS.
     """
     rows: list[tuple[Cell, ...]] = []
     likely, across_devices = _likely(found), _is_across_devices(found)
@@ -186,13 +186,13 @@ def _is_across_devices(found: Diff) -> bool:
 
 
 def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
-    """What bounds each side; of several layers none is told."""
+    """Return what bounds the layer on each side; None for several layers."""
     sides = ((model.base, match.base), (model.new, match.new))
     return tuple(run.bound_of(places[0]) if len(places) == 1 else None for run, places in sides)
 
 
 def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], most: int) -> Iterator[str]:
-    """The rows of the `most` largest changes, in their order, and how many others there are."""
+    """Yield a table of the `most` largest changes, in their order, and the number of the others."""
     shown = sorted(nlargest(most, range(len(rows)), key=lambda at: _changed_us(rows[at])))
     yield from markdown_lines(columns, [rows[at] for at in shown])
     if len(rows) > most:
@@ -200,13 +200,13 @@ def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], m
 
 
 def _changed_us(row: Sequence[Cell]) -> float:
-    """By how much a row's layer changed; one that only one run has, by all its time."""
+    """Return the change of a row's layer in µs; of a layer that only one run has, its whole time."""
     _, _, base, new, *_ = row
     return abs(float(new or 0.0) - float(base or 0.0))
 
 
 def _moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
-    """`dld 41 % → 48 %`, or bytes; a `?` after one that is not certain."""
+    """Return `dld 41 % → 48 %`, or bytes; a `?` marks an uncertain counter."""
     mark = "?" if moved.counter in likely else ""
     if moved.counter.endswith("_bytes"):
         return f"{moved.counter} {moved.base:,.0f} → {moved.new:,.0f}{mark}"
@@ -223,12 +223,12 @@ def _what(match: Match, change: Change, likely: Collection[str]) -> str:
 
 
 def _times_text(base: float, new: float) -> str:
-    """`3 → 2 times an inference`."""
+    """Return `3 → 2 times an inference`."""
     return f"{base:g} → {new:g} times an inference"
 
 
 def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
-    """A layer that only one run has, with its mean, NaN of no inference."""
+    """Return the cells of a layer that only one run has, with its mean; NaN without an inference."""
     run, places = (model.base, match.base) if match.base else (model.new, match.new)
     times = run.times[:, places[0]]
     known = times[times == times]  # noqa: PLR0124 - a NaN is not equal to itself
@@ -243,9 +243,9 @@ def _names(model: ModelDiff, match: Match) -> str:
 
 
 def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[str]:
-    """The verdict first, then conditions, what makes the runs hard to compare, and each model's layers.
+    """Yield the verdict, then conditions, what makes the runs hard to compare, and each model's layers.
 
-    `width` as of `fitted_lines`.
+    `width` is as in `fitted_lines`.
     """
     shown = (lambda line: f"- {markdown(line)}") if as_markdown else (lambda line: _line(line, width))
     verdict = _verdict(found)
@@ -264,7 +264,7 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
 
 
 def _line(line: str, width: int) -> str:
-    """The line, and on a terminal in red where it fails something."""
+    """Return the printable line, in red on a terminal if it reports a failed condition."""
     return toned(printable(line), "loss") if width and line.startswith(FAILED) else printable(line)
 
 
@@ -296,7 +296,7 @@ def _likely(found: Diff) -> list[str]:
 
 
 def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
-    """A test case for each condition, and one for the data: its name, and why it failed or None."""
+    """Return a test case for each condition and one for complete data: its name, and its failure or None."""
     cases = [
         (each.condition.text, _outcome_line(*each) if each.failing or each.undecided else None)
         for each in found.outcomes
@@ -307,7 +307,7 @@ def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
 
 
 def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> bytes:
-    """XML of a suite's test cases, each a name and its failure (None: it passed); `text` is what was printed."""
+    """Return the XML of a suite of test cases: names with failures (None: passed); `text` becomes its output."""
     failures = sum(failure is not None for _, failure in cases)
     suite = ET.Element("testsuite", name=name, tests=str(len(cases)), failures=str(failures), errors="0", skipped="0")
     for case_name, failure in cases:
@@ -322,12 +322,12 @@ def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> 
 
 
 def _allowed(text: str) -> str:
-    """The text without what XML 1.0 has no way to write."""
+    """Return the text without characters that XML 1.0 cannot contain."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def diff_document(found: Diff) -> dict[str, Any]:
-    """What `--json` prints; times in µs, None for what is not known."""
+    """Return the object that `--json` prints; times are in µs, None if not known."""
     return {
         "verdict": _verdict(found),
         "can_tell": found.can_tell,

@@ -1,6 +1,6 @@
-"""What a run is to a comparison: of each model its layers in order, and how long each took in each inference.
+"""A run as a comparison reads it: the layers of each model in order, and their times in each inference.
 
-It comes from a JOB's records, or from tables op_summary as profagent or the vendor's tool writes them.
+It is read from a JOB's records, or from tables op_summary as profagent or the vendor's tool writes them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME = re.compile(
 
 
 class LayerName(NamedTuple):
-    """A layer, or fused ones joined with `+`; `unit` is where it runs."""
+    """A layer, or fused layers joined with `+`; `unit` is the processor that ran it."""
 
     name: str
     type: str
@@ -53,9 +53,9 @@ class ModelRun:
     """A model's inferences, without those of its warm-up.
 
     `times` has the shape (inferences, layers), NaN where an inference has no record of a layer, or fewer than most;
-    records of one layer are added up; `records` says how many they are, 0 without any. `latencies` has what is known of
-    each inference's latency, by its origin. `pictures` are pairs of batch and input pictures. `counters`: of some
-    records of a layer, by the layer's place, shape (records, counters).
+    several records of one layer are summed, and `records` counts them, 0 without any. `latencies` has the known latency
+    of each inference, by origin. `pictures` are pairs of batch and input pictures. `counters` has a sample of a layer's
+    records, by the layer's index, shape (records, counters).
     """
 
     name: str
@@ -69,22 +69,22 @@ class ModelRun:
     latencies: Mapping[LatencyFrom, NDArray[np.float64]] = field(default_factory=dict)
 
     def latency(self, origin: LatencyFrom) -> NDArray[np.float64]:
-        """The latency of each inference, NaN where it is not known by that origin."""
+        """Return the latency of each inference, NaN where that origin does not give it."""
         return self.latencies.get(origin, np.full(len(self.times), np.nan))
 
     def lacking(self) -> tuple[int, dict[int, int]]:
-        """How many inferences lack a record of a layer that most have, and how many of each layer, by its place."""
+        """Return the number of inferences that lack a record that most have, and that number by layer index."""
         lacks = lacks_records(self.records)
         counts = lacks.sum(axis=0)
         return int(lacks.any(axis=1).sum()), {place: int(counts[place]) for place in counts.nonzero()[0].tolist()}
 
     def usual_records(self, place: int) -> float:
-        """How many records of a layer an inference has that has any: the median."""
+        """Return the median number of records of a layer, over inferences that have any."""
         records = self.records[:, place]
         return float(np.median(records[records > 0])) if records.any() else 0.0
 
     def bound_of(self, place: int) -> str | None:
-        """What bounds a layer; None where it is not known."""
+        """Return the word for what bounds a layer; None if it is not known."""
         found = self.counters.get(place)
         if found is None or not len(found):
             return None
@@ -93,15 +93,15 @@ class ModelRun:
 
 
 def model_runs(job: JobRecords, skip: int | None) -> list[ModelRun]:
-    """The models of a JOB, by name and layers; inferences without any record are in none."""
+    """Return the models of a JOB, by name and layers; inferences without any record are in none."""
     keeps, left = left_out(job, skip)
     counts = {each.model: each.left_out for each in left}
-    # Of several models of one name the first is told what is left out of them all.
+    # Several models may share a name: the first one carries the number left out of all, so that sums are right.
     return joined_runs([_model_run(job, model, counts.pop(model.name, 0)) for model in job.models(keeps)])
 
 
 def joined_runs(runs: list[ModelRun]) -> list[ModelRun]:
-    """Runs of one model as one, where the layers of one are those of another or some of them in the same order.
+    """Return the runs with those of one model joined: the layers of one run are a subsequence of the other's.
 
     The list is emptied, so that no run is twice in memory.
     """
@@ -122,7 +122,7 @@ def joined_runs(runs: list[ModelRun]) -> list[ModelRun]:
 
 
 def _among(run: ModelRun, layers: tuple[LayerName, ...], places: list[int]) -> ModelRun:
-    """The run with more layers, of which it has records at some places only."""
+    """Return the run widened to more layers, with its records at `places`."""
     times = np.full((len(run.times), len(layers)), np.nan)
     times[:, places] = run.times
     records = np.zeros(times.shape, run.records.dtype)
@@ -135,7 +135,7 @@ def _counters_at(run: ModelRun, places: Sequence[int]) -> dict[int, NDArray[np.f
 
 
 def _with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
-    """Inferences of one load, each of which may lack layers that others have, with the layers of them all."""
+    """Return the inferences of one load, each of which may lack layers, widened to the layers of all."""
     merged: list[LayerName] = []
     for run in sorted(runs, key=lambda run: -len(run.layers)):
         if _places(run.layers, tuple(merged)) is None:
@@ -151,7 +151,7 @@ def _with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
 
 
 def on_unit(run: ModelRun, unit: str) -> ModelRun:
-    """The run without the layers of other units."""
+    """Return the run without the layers of other units."""
     places = [place for place, layer in enumerate(run.layers) if layer.unit == unit]
     counters = {to: run.counters[place] for to, place in enumerate(places) if place in run.counters}
     layers = tuple(run.layers[place] for place in places)
@@ -159,7 +159,7 @@ def on_unit(run: ModelRun, unit: str) -> ModelRun:
 
 
 def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[int] | None:
-    """Where some layers stand among others; None unless all do, in the same order."""
+    """Return the indices of some layers among others; None unless all occur there in the same order."""
     places: list[int] = []
     for layer in some:
         try:
@@ -170,7 +170,10 @@ def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[
 
 
 def _joined(parts: list[tuple[ModelRun, list[int]]]) -> ModelRun:
-    """Several runs as one with the layers of the first, each with the places of its own; `parts` is emptied."""
+    """Return several runs as one with the layers of the first, each at the indices of its layers.
+
+    `parts` is emptied.
+    """
     first = replace(parts[0][0], times=np.empty((0, 0)), records=np.empty((0, 0), np.int16))
     shape = (sum(len(part.times) for part, _ in parts), len(first.layers))
     kind = max((part.records.dtype for part, _ in parts), key=lambda dtype: dtype.itemsize)
@@ -224,9 +227,12 @@ def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
 
 
 def sum_where_known(times: NDArray[np.float64], *, is_completed: bool = False) -> NDArray[np.float64]:
-    """Return the sum of each row of times, NaN of a row without any; `is_completed`: with what is missing filled in."""
+    """Return the sum of each row of times, NaN for a row without any.
+
+    `is_completed`: missing times are filled in first, as by `completed`.
+    """
     total, is_unknown = np.zeros(len(times)), np.ones(len(times), np.bool_)
-    # A column at a time: of many inferences, a copy of all is much.
+    # One column at a time: a copy of the times of many inferences would need much memory.
     for place in range(times.shape[1]):
         column = times[:, place : place + 1]
         is_unknown &= np.isnan(column[:, 0])
@@ -235,7 +241,10 @@ def sum_where_known(times: NDArray[np.float64], *, is_completed: bool = False) -
 
 
 def _layer_name(layer: LayerRow, unit: str) -> LayerName:
-    """As another tool tells by the type that a layer ran on the AI CPU, so that it stands beside those of a board."""
+    """Return the name of a layer with its unit.
+
+    Another tool's results name the AI CPU in the type: it moves to the unit, so that the layer matches a board's.
+    """
     if is_on_ai_cpu(layer.type):
         return LayerName(layer.name, layer.type.removesuffix(f" ({AI_CPU})"), UNITS[1])
     return LayerName(layer.name, layer.type, unit)
@@ -252,22 +261,22 @@ def _counters(
 
 
 def exported_files(path: Path) -> list[Path]:
-    """The tables at a path: a file, or all of a folder; empty for a folder that has none, such as a JOB."""
+    """Return the tables at a path: a file, or all of a folder; empty for a folder without any, such as a JOB."""
     if path.is_file():
         return [path]
     return sorted(file for file in path.glob("op_summary_*") if file.suffix in (".csv", ".json"))
 
 
 def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRun], list[dict[str, Any]]]:
-    """The inferences of the tables, and where they come from as far as the metadata beside them tells.
+    """Return the inferences of the tables, and the provenance that the metadata beside them gives.
 
-    They are in the order of their picture counts, without `skip` of each load, or its warm-up. Raises UsageError for
-    what is no such table, or has no times.
+    Inferences are in the order of their picture counts, without `skip` of each load, or its warm-up. Raises UsageError
+    for a file that is no such table, or has no times.
     """
     loads: dict[tuple[Path, str, int], list[tuple[int, ModelRun]]] = defaultdict(list)
     for file in files:
         named = _NAME.fullmatch(file.name)
-        # A name that tells nothing is a load of its own.
+        # A file whose name does not follow the pattern is a load by itself.
         load = (file.parent, file.name[: named.end("batch")], int(named["load"] or 0)) if named else (file, "", 0)
         loads[load].append((int(named["count"] or 0) if named else 0, _inference(file, named)))
     runs: list[ModelRun] = []
@@ -304,7 +313,7 @@ def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
 def _rows(file: Path) -> list[dict[str, Any]]:
     hint = f"name a table op_summary, as CSV or JSON, with the columns {', '.join(COLUMNS)}"
     try:
-        # The vendor's tool and spreadsheets put a mark before the text.
+        # The vendor's tool and spreadsheets write a byte order mark.
         text = file.read_text("utf-8-sig")
         rows = json.loads(text) if file.suffix == ".json" else _csv_rows(text)
     except (OSError, ValueError, csv.Error) as error:
@@ -320,7 +329,7 @@ def _csv_rows(text: str) -> list[dict[str, Any]]:
 
 
 def _metadata(folder: Path) -> dict[str, Any] | None:
-    """What profagent wrote beside its tables; None where there is nothing of it."""
+    """Return the metadata that profagent wrote beside its tables; None without any."""
     try:
         found = json.loads((folder / METADATA_FILE).read_text("utf-8"))
     except (OSError, ValueError):

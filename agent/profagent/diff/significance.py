@@ -1,8 +1,8 @@
-"""Whether columns of two runs differ by more than their noise: a permutation test, Westfall and Young's largest t.
+"""The test for columns of two runs that differ by more than noise: a permutation test with Westfall and Young's max-t.
 
-If two runs do not differ, which rows are of which run is arbitrary. So rows are dealt out anew many times, and a
-column's p is the share of deals in which any column differs as much. That takes the number of comparisons into account,
-and that layers which slow down together are hardly more than one comparison.
+If two runs do not differ, the assignment of rows to runs is arbitrary. So rows are dealt to the runs many times, and
+a column's p is the share of deals in which any column differs as much. This accounts for the number of comparisons,
+and for layers that slow down together, which are hardly more than one comparison.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     Columns = Sequence[Column]
     Rows = NDArray[np.float64]
 
-# Of five and five rows one deal of 126 parts the runs as they are: fewer could never be below 3 %.
+# With five rows each, one deal in 126 separates the runs as they are: with fewer, p could never be below 3 %.
 FEWEST_ROWS = 5
 FEWEST_BLOCKS = 10
 DEALS = 2_000
 SEED = 20_260
-# A value further off than so many standard deviations of all counts as if it were not: a spike must not hide a change.
+# Values are clipped at this many standard deviations from the median: a spike must not hide a change.
 FURTHEST = 4.0
 LAST_DIGIT = 1e-12
-# Of fewer rows nobody can say whether successive ones are alike.
+# Fewer rows do not show whether successive rows are correlated.
 FEWEST_SUCCESSIVE = 8
-# A column's own estimate counts as much as that of all together when it is of so many blocks.
+# With this many blocks, a column's own estimate has the same weight as that of all columns together.
 SHRINKING_BLOCKS = 10
 ALIKE_CEILING = 0.95
 
@@ -61,13 +61,13 @@ def differences(base: Columns, new: Columns, *, has_total: bool = False) -> NDAr
 
 def different_rows(values: Rows) -> NDArray[np.intp]:
     """Return the rows without those that repeat an earlier one in every column: no clock measures that by chance."""
-    # Rows are alike by a sum of their bits, each column's times an odd number of its own, and so hardly by chance:
-    # sorting the rows themselves takes ten times as long.
+    # Rows are compared by a hash, the sum of their bits times an odd number of each column: a collision is unlikely,
+    # and sorting the rows themselves takes ten times as long.
     factors = np.random.default_rng(SEED).integers(2**63, size=(values.shape[1], 1))
     sums = np.zeros(len(values), np.uint64)
     for place, (factor,) in enumerate(factors.tolist()):
         bits = (np.nan_to_num(values[:, place], nan=-1.0) + 0.0).view(np.uint64)
-        # Figures of few digits differ in the upper bits alone, which would stay there.
+        # Values with few digits differ in their upper bits only, which a multiplication does not carry downwards.
         sums += (bits ^ (bits >> np.uint64(32))) * np.uint64(2 * factor + 1)
     _, first = np.unique(sums, return_index=True)
     return np.sort(first)
@@ -81,7 +81,7 @@ def _filled(column: Column) -> Column:
 
 
 def _in_blocks(values: Column, length: int) -> Column:
-    """Means over so many successive values each; those that are left over in the end are left out."""
+    """Return the means of blocks of `length` successive values, without the incomplete last block."""
     blocks = len(values) // length
     means: Column = values[: blocks * length].reshape(blocks, length).mean(axis=1)
     return means
@@ -94,7 +94,7 @@ def _permuted(one: Columns, other: Columns, widening: Column) -> NDArray[np.floa
     )
     base, new = _clipped(base, new)
     rows = np.concatenate([base, new])
-    # The mean of equal values may be off by their last digit: that is no difference.
+    # The means of equal values may differ in the last digit, which is rounding and no difference.
     is_equal = np.ptp(rows, axis=0) <= LAST_DIGIT * np.abs(rows).max(axis=0)
     rows = np.where(is_equal, 0.0, rows - rows.mean(axis=0))
     found = _t(np.arange(len(rows)) < len(base), rows)[0] / np.sqrt(widening)
@@ -106,18 +106,18 @@ def _permuted(one: Columns, other: Columns, widening: Column) -> NDArray[np.floa
 
 @lru_cache(REMEMBERED_DEALS)
 def _deals(base: int, new: int) -> NDArray[np.bool_]:
-    """Which rows each deal gives to the base, shape (deals, rows)."""
+    """Return a mask of the rows that each deal gives to the base, shape (deals, rows)."""
     order = np.random.default_rng(SEED).random((DEALS, base + new)).argsort(axis=1)
     dealt: NDArray[np.bool_] = order < base
     return dealt
 
 
 def _t(is_base: NDArray[np.bool_], rows: Rows) -> Rows:
-    """Student's t, without its sign, of each deal and column; infinite where neither part has any spread."""
+    """Return the absolute value of Student's t of each deal and column; infinite where neither part has any spread."""
     deals = np.atleast_2d(is_base.astype(np.float64))
     count = deals.sum(axis=1, keepdims=True)
     share = 1 / count + 1 / (rows.shape[0] - count)
-    # All rows have the mean 0, so one part's sum is the other's with another sign.
+    # All rows together have the mean 0, so the sum of one part is the negative sum of the other.
     sums = deals @ rows
     distance = np.abs(sums) * share
     within = ((rows**2).sum(axis=0) - sums**2 * share).clip(min=0) / (rows.shape[0] - 2)
@@ -131,15 +131,15 @@ def _clipped(base: Rows, new: Rows) -> tuple[Rows, Rows]:
     both = np.concatenate([base, new])
     middle = np.median(both, axis=0)
     reach = FURTHEST * MAD_TO_SIGMA * np.median(np.abs(both - middle), axis=0)
-    # Where more than half are equal, the middle has no spread that could tell what is far off.
+    # If more than half of the values are equal, their spread is 0 and gives no limit: nothing is clipped.
     lowest, highest = (np.where(reach > 0, middle + sign * reach, sign * np.inf) for sign in (-1, 1))
     return base.clip(lowest, highest), new.clip(lowest, highest)
 
 
 def _widening(base: Columns, new: Columns, inflation: tuple[Column, Column], *, has_total: bool) -> Column:
-    """By how much the variance of each difference is larger than that of independent rows.
+    """Return the factor by which each difference's variance exceeds that of independent rows.
 
-    Rows may still be alike, and each run may be off as a whole.
+    Rows may still be correlated, and each run may be off as a whole.
     """
     counts = len(base[0]), len(new[0])
     independent = 1 / counts[0] + 1 / counts[1]
@@ -154,11 +154,11 @@ def _widening(base: Columns, new: Columns, inflation: tuple[Column, Column], *, 
 
 
 def _inflation(columns: Columns) -> Column:
-    """By how much successive rows being alike raises the variance of each column's mean above independence; at least 1.
+    """Return the factor by which correlated rows raise the variance of each column's mean; at least 1.
 
-    By ranks it is the variance of means over blocks of √n rows, beside that of blocks of independent rows; or what
-    follows from how alike neighbours are in all columns, where that is more: short blocks miss a part of it. A column's
-    own figure is uncertain, so it is drawn to that of all columns: what drifts is mostly the whole run.
+    It is the variance of means over blocks of √n ranks, relative to blocks of independent rows, or the factor that
+    follows from the correlation of neighbours over all columns, whichever is larger: short blocks miss a part of it. A
+    column's own estimate is uncertain, so it is shrunk towards that of all columns: mostly, whole runs drift.
     """
     rows = len(columns[0])
     length = math.isqrt(rows)
@@ -169,7 +169,7 @@ def _inflation(columns: Columns) -> Column:
     likeness = np.empty(len(varying))
     for number, place in enumerate(varying):
         ranked = _ranked(columns[place])
-        # Equal values keep their order when they are ranked, which would look like a trend.
+        # `varying` has no constant column: equal values are ranked in the order of time, which looks like a trend.
         own[place] = length * _in_blocks(ranked, length).var(ddof=1) / ranked.var(ddof=1)
         likeness[number] = _likeness(ranked)
     blocks = rows // length
@@ -180,9 +180,9 @@ def _inflation(columns: Columns) -> Column:
 
 
 def _wander(times: NDArray[np.float64]) -> float:
-    """The variance of the mean of a run's whole times, as a share of it: how far the run as a whole may be off.
+    """Return the variance of the mean of a run's total times, relative to its square: how far the run may be off.
 
-    Neighbours count as more alike than they were found by one standard error of that: a run that wanders slowly looks
+    The correlation of neighbours is raised by one standard error of its estimate: a run that drifts slowly looks
     steadier than it is. The variance is at most that of the times themselves.
     """
     middle = float(np.median(times))
@@ -199,17 +199,17 @@ def _ranked(values: Column) -> Column:
 
 
 def _likeness(ranked: Column) -> float:
-    """How alike each value is to its forerunner, from -1 to 1."""
+    """Return the correlation of each value with its predecessor, from -1 to 1."""
     centred = ranked - ranked.mean()
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
 
 
 def _by_neighbours(likeness: float, rows: int, errors: float = 0.0) -> float:
-    """The inflation of so many rows that each keep a share of their forerunner's deviation, which was found about so.
+    """Return the inflation of `rows` rows that follow an AR(1) process, given its estimated correlation.
 
-    `errors`: how many of its standard errors are added to the share that was found.
+    `errors`: how many standard errors are added to the estimate.
     """
-    # Of so few rows the share is found too small, by this much.
+    # The estimate from few rows is biased downwards by about this amount.
     share = min(max(likeness + (1 + 3 * likeness) / rows, 0.0), ALIKE_CEILING)
     share = min(share + errors * math.sqrt((1 - share**2) / rows), ALIKE_CEILING)
     return (1 + share) / (1 - share)

@@ -1,4 +1,4 @@
-"""A report's HTML page, which needs nothing else."""
+"""The HTML page of a report: one file that loads nothing else."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PLAIN = """<!DOCTYPE html>
 
 
 def page(shown: Mapping[str, Any]) -> str:
-    """Return the page of a report's document; styles, scripts, the library and the data are in it."""
+    """Return the HTML of a report's document, with styles, scripts, the chart library and the data inside."""
     data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
     parts = {
         "title": escape(_title(shown)),
@@ -62,7 +62,7 @@ def page(shown: Mapping[str, Any]) -> str:
         "scripts": "".join(map(_text, _SCRIPTS)),
         "data": data,
     }
-    # The parts are put in from the first to the last: nothing that one of them holds is taken for a place.
+    # The template is split before any part is inserted, so a `@@` inside a part is never taken for a placeholder.
     pieces = _text("page.html").split("@@")
     return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 
@@ -81,7 +81,7 @@ def style() -> str:
 
 def _title(shown: Mapping[str, Any]) -> str:
     about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
-    # An imported JOB has no board of its own.
+    # An imported JOB has no board, so its own name is the title.
     named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else session_title(about)
     return named + (" [simulated]" if shown["simulated"] else "")
 

@@ -1,6 +1,6 @@
-"""A report: all that its page shows, as one document.
+"""The document of a report: everything its page shows.
 
-The document has figures as `stats --json` has them, advice, timeline, comparison.
+It has the figures as `stats --json` has them, advice, timeline and comparison.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 BINS = 40
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _SESSION = "SELECT * FROM sessions WHERE session = ?"
-# Nearly every file has records that the runtime left out: they are one row together.
+# Nearly every file has records that the runtime left out: these are summed in one row.
 _LEDGER_ROWS = f"""
 SELECT grade, reason, detail, job, log, count FROM ledger WHERE session = :session AND reason <> '{SEQUENCE_GAP}'
 UNION ALL
@@ -77,9 +77,9 @@ async def write_report(
     rules: list[Rule] | None = None,
     language: Language = "en",
 ) -> dict[str, Any]:
-    """Write the report of a session or a JOB; what it shows is returned.
+    """Write the report of a session or a JOB, and return its document.
 
-    Raises UsageError, StoreError, and ProfagentError where the file cannot be written.
+    Raises UsageError, StoreError, and ProfagentError if the file cannot be written.
     """
     assert operand.database is not None, "a report is of records, not of tables"
     chosen = all_rules(operand.database, operand.session) if rules is None else rules
@@ -116,7 +116,7 @@ async def gather(
 
 
 class _Read(NamedTuple):
-    """The figures of a session by each of BYS, and what rests on its records, where these were not deleted."""
+    """The figures of a session by each of BYS; the rest needs records, and is None if these were deleted."""
 
     answers: Mapping[StatsBy, Stats]
     timeline: Timeline | None = None
@@ -141,7 +141,7 @@ async def _read(
 def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, Any]:
     answers, timeline, figures, advice = read
     documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
-    # They are of the same JOBs all.
+    # All answers are about the same JOBs: the page shows them once.
     jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
     ranked = _ranked(documents["layer"])
     return {
@@ -159,14 +159,14 @@ def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, 
 
 
 async def _about(connection: Running, session: SessionRow, job: int | None) -> dict[str, Any]:
-    """The session's row and its ledger; losses and sampling are those of the JOB where one was chosen."""
+    """Return the session's row with its ledger; losses and sampling are those of the JOB if one was chosen."""
     (row,) = await fetched_named(connection, _SESSION, (session.session,))
     chosen = {"session": session.session, "most": MOST_LEDGER_ROWS}
     ledger = await fetched_named(connection, _LEDGER, chosen)
     (ledger_rows,) = await fetched_one(connection, _ALL_LEDGER, chosen)
     sampling = await sampling_of(connection, session.session, job)
     coverage = await coverage_of(connection, session.session)
-    # A reason that only a newer daemon knows has no text here.
+    # A newer daemon may write reasons that this version has no text for.
     meanings = {name: reason.text for name, reason in REASONS.items()}
     return {
         **row,
@@ -192,7 +192,7 @@ def _advice(advice: Advice, language: Language) -> dict[str, Any]:
 
 
 def _models(models: Sequence[ModelFigures]) -> list[dict[str, Any]]:
-    """The two times of each model, what its shares are of, and which share of all models' time it takes."""
+    """Return each model's times, with its share of all models' time (`weight`) and lines on it (`about`)."""
     times = [each.parts.whole_us * each.inferences for each in models]
     all_time = sum(times) or 1.0
     return [
@@ -202,7 +202,7 @@ def _models(models: Sequence[ModelFigures]) -> list[dict[str, Any]]:
 
 
 def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The layers of both units, and what is in none of them, by falling time in an inference."""
+    """Return the layers of both units, and the time in no layer, by falling time in an inference."""
     rows = [{**row, "bound by": "CPU"} if row["unit"] == UNITS[1] else row for row in layers["rows"]]
     return sorted(rows, key=lambda row: -(row["in_inference"] or 0.0))
 
@@ -210,7 +210,7 @@ def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _verdict(
     advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language, compared: Diff | None
 ) -> str:
-    """What to work on, and what changed."""
+    """Return what to work on and, after a comparison, what changed."""
     first = _first(advice, layers, language)
     return first if compared is None else f"{first}. {changes_text(compared)}"
 
@@ -235,7 +235,7 @@ def _number(value: float | None) -> str:
 
 
 def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to know before the figures are believed, each once."""
+    """Return the lines to read before the figures are trusted, each once."""
     lines: dict[str, None] = {}
     for job in jobs:
         about = f"{job['job']}: " if len(jobs) > 1 else ""
@@ -246,7 +246,7 @@ def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _spreads(figures: SessionFigures) -> dict[str, Any]:
-    """Histograms and courses of inferences, quantiles of the layers that take the most time; without warm-up."""
+    """Return histograms and series of inferences, and quantiles of the longest layers; without warm-up."""
     unit, inferences = figures.unit("layer"), [*figures.inference_times()]
     layers = {
         key: np.quantile(joined_us(parts), QUANTILES, overwrite_input=True)
@@ -267,7 +267,7 @@ def _spreads(figures: SessionFigures) -> dict[str, Any]:
 
 
 def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, Any]:
-    """The latencies, or where none is known the sums of the layers, in `unit`."""
+    """Return histogram and series of the latencies, or of the sums of layers if no latency is known, in `unit`."""
     latencies, _, layers = inferences.T
     times = latencies[~np.isnan(latencies)]
     has_latency = len(times) > 0

@@ -1,4 +1,4 @@
-"""The timeline of a report: what ran when, thinned to what a page can hold, and by which rule."""
+"""The timeline of a report: which span ran when, thinned to the size of a page by rules that the page states."""
 
 from __future__ import annotations
 
@@ -42,17 +42,22 @@ UNIT_NAMES = dict(zip(UNITS, ("NPU", "CPU"), strict=True))
 
 
 class Timeline:
-    """Spans by lane. A span is its lane, start and duration in µs since the origin, and the number of its name."""
+    """Spans by lane; a span in the document is its lane, start and duration in µs since the origin, and name number."""
 
     def __init__(self) -> None:
+        # What the page says about spans that were left out.
         self.rules: list[str] = []
+        # Lane, start in µs, duration in µs, name.
         self._spans: list[tuple[str, float, float, str]] = []
+        # Start and end, in µs, of the inferences whose layers are drawn.
         self._detailed: list[tuple[float, float]] = []
+        # Name, unit, and points as rows of time in µs and value.
         self._metrics: list[tuple[str, str, NDArray[np.float64]]] = []
+        # Models with drawn layers: the lane of a single one needs no model's name.
         self._models: set[str] = set()
 
     async def read(self, connection: Running, session: int) -> None:
-        """Take in what a session has beside its inferences."""
+        """Add the events and metrics of a session that do not belong to its inferences."""
         views, _ = await connection.run(partial(drawn_views, session))
         for view in views:
             if view.events is not None:
@@ -62,7 +67,7 @@ class Timeline:
                 await self._read_counters(connection, session, view.name, view.counters)
 
     def document(self) -> dict[str, Any]:
-        """What the page draws."""
+        """Return the object that the page draws."""
         near = self._near()
         times = [start for _, start, *_ in near] + [float(points[0, 0]) for *_, points in self._metrics]
         origin = min(times, default=0.0)
@@ -91,7 +96,7 @@ class Timeline:
         }
 
     def _near(self) -> list[tuple[str, float, float, str]]:
-        """The spans, without those that a clock which was set has put far from all others."""
+        """Return the spans near the median start: a clock that was set can put others days away."""
         if not self._spans:
             return []
         middle = float(np.median([start for _, start, *_ in self._spans]))
@@ -103,11 +108,11 @@ class Timeline:
         return near
 
     def _shown(self, lane: str) -> str:
-        """A lane's name, without the model's where there is only one."""
+        """Return the lane's name, without the model's if there is only one model."""
         return lane.removesuffix(f" {next(iter(self._models))}") if len(self._models) == 1 else lane
 
     async def add(self, connection: Running, scope: Scope, job: JobRecords, *, is_named: bool) -> None:
-        """Take in inferences of a JOB, evenly taken; `is_named`: what is left out is said with the JOB's name."""
+        """Add evenly chosen inferences of a JOB; `is_named`: rules about it begin with the JOB's name."""
         models = _by_model(job)
         if not models:
             return
@@ -138,7 +143,7 @@ class Timeline:
             self._spans.append((lane, start_us, max(0, end_us - start_us), name))
 
     def _layers(self, page: Page, job: JobRecords, places: Sequence[int], frequency_mhz: int | None) -> None:
-        """Draw the layers of inferences of one model, and around them their segments."""
+        """Add the layers of inferences of one model, and the segments around them."""
         of = job.inferences[places[page.first]]
         model, layers, segments = of.model_name, job.layers[of.model], page.segments
         self._models.add(model)
@@ -189,7 +194,7 @@ def _slices_query(view: str, drawn: DrawnEvents) -> str:
 
 
 def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, int, float, float]]:
-    """Unit, segment's number, layer's index, start and end in µs of each record whose place in time is known."""
+    """Yield unit, segment number, layer index, start and end in µs of each record with a known place in time."""
     us = np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
     for unit, table in zip(UNIT_NAMES.values(), (page.aicore, page.aicpu), strict=True):
         if table.kind is LogKind.AICORE:
@@ -205,7 +210,7 @@ def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, i
 
 
 def _by_model(job: JobRecords) -> list[list[int]]:
-    """The places of inferences by device and model, in the order they ran."""
+    """Return the places of inferences by device and model, in the order in which they ran."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, each in enumerate(job.inferences):
         found[each.device_id, each.model].append(place)
@@ -213,14 +218,14 @@ def _by_model(job: JobRecords) -> list[list[int]]:
 
 
 def _evenly(places: Sequence[int], most: int) -> list[int]:
-    """So many of them, as far apart as can be, with the first one; all where there are no more."""
+    """Return at most `most` of the places, evenly spread and with the first."""
     behind = np.arange(len(places), 0, -1)
     is_taken = behind * most // len(places) > (behind - 1) * most // len(places)
     return [place for place, taken in zip(places, is_taken.tolist(), strict=True) if taken or most >= len(places)]
 
 
 def _spans_of(numbers: list[int], connection: sqlite3.Connection) -> Spans:
-    """From the first known begin to the last known end of inferences; NaN where none is known."""
+    """Return the first known begin to the last known end of each inference; NaN if unknown."""
     rows = connection.execute(_TIMES, (json.dumps(numbers),)).fetchall()
     begin, end = np.array(rows, np.float64).reshape(-1, 2).T.copy()
     segments = Segments.of(connection, numbers).of_unit(LogKind.AICPU)
@@ -231,14 +236,14 @@ def _spans_of(numbers: list[int], connection: sqlite3.Connection) -> Spans:
 
 
 def _pages_of(job: JobRecords, places: Sequence[int], connection: sqlite3.Connection) -> list[Page]:
-    """The records of some inferences, by device and model."""
+    """Return the records of some inferences, by device and model."""
     segments = Segments.of(connection, [job.numbers[place] for place in places])
     groups = [(each.device_id, each.model) for each in map(job.inferences.__getitem__, places)]
     return [query.read(connection) for query in pages(connection, segments, _COLUMNS, groups)]
 
 
 def thinned(points: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """At most so many points of (x, y) rows in the order of x: of each part the lowest and the highest."""
+    """Return at most `most` rows of (x, y) sorted by x: the lowest and the highest of each part."""
     if len(points) <= most:
         return points
     kept: list[int] = []
@@ -258,7 +263,7 @@ def _lane_order(lane: str) -> tuple[int, str]:
 
 
 def series_of(times: NDArray[np.float64], most: int) -> Iterator[list[float]]:
-    """Times in their order as points (place, time), thinned."""
+    """Yield the times as points (index, time), thinned to `most`."""
     points = np.column_stack([np.arange(len(times), dtype=np.float64), times])
     for place, value in thinned(points, most).tolist():
         yield [int(place), round(value, 3)]
