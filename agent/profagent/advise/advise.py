@@ -1,7 +1,7 @@
-"""`advise`: what the rules find in a session, with evidence and what it could bring at most.
+"""`advise`: the findings of rules about a session, with evidence and the most that each could save.
 
-Rules read the views and three tables that are made for them: `layer_means`, `model_means` and `inference_times`. The
-figures of these are those of `stats`: final inferences without warm-up.
+Rules read the views and four tables made for them: `layer_means`, `model_means`, `inference_times` and `step_times`.
+The figures in these are those of `stats`: final inferences without warm-up.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
 
 STEPS_BETWEEN_LOOKS = 100_000
-# Between the names of a row's several layers.
+# Separates the layers of a row that names several.
 _BETWEEN_LAYERS = " | "
-# Of a row, what a finding says by itself.
+# Columns of a row that are left out of the evidence: the finding has them itself.
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[str, str] = {
     "times": "nobody knows how long a tick takes: the JOB has no info.json, or no layer was recorded",
@@ -49,7 +49,8 @@ LACKS: dict[str, str] = {
     "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"',
     "metrics": "no system metric was recorded",
 }
-# Of another tool's files about another device. What they say of steps and other units no SS928 has: nobody misses it.
+# Reasons for another tool's results, of another device. LACKS has none for steps: an SS928 never has any, so its
+# report does not mention their rules.
 OTHER_DEVICE: dict[str, str] = {
     "times": "no kernel of these results has a duration",
     "counters": "these results have no shares of units: record them with aic_metrics=PipeUtilization",
@@ -58,7 +59,7 @@ OTHER_DEVICE: dict[str, str] = {
     "steps": "these results tell no parts of steps: torch_npu and MindSpore write step_trace_time, msprof step_trace",
     "ss928": "it is about what an SS928's NPU computes, and these results are of another device",
 }
-# What the rules read beside the views; the comments are the documentation (tools/make_reference.py).
+# Tables that rules read beside the views; their comments are the documentation (tools/make_reference.py).
 MEANS = f"""
 -- Layers of the mean inference, in the network's order.
 --   unit         `AA_CORE` or `AA_CPU`
@@ -123,12 +124,11 @@ _Key = tuple[str, str, int, str, str]
 
 
 class RuleFinding(NamedTuple):
-    """What a rule found in one model, or in the session (`model` None).
+    """A rule's finding about one model, or about the session (`model` None).
 
-    `gain_us` is what it could bring at most in an inference, or in a step (`per`), `share` that in % of it; None: not
-    known.
-    `likely`: it rests on counters that are not certain. `same_time` names findings before it that are about some of
-    its layers as well: what both could bring is one time.
+    `gain_us` is the most that it could save in an inference, or in a step (`per`), `share` that in % of it; None if not
+    known. `likely`: it rests on uncertain counters. `same_time` names earlier findings about some of the same layers:
+    what both could save is the same time.
     """
 
     rule: str
@@ -147,13 +147,13 @@ class RuleFinding(NamedTuple):
     per: Per = "inference"
 
     def layers(self) -> set[str]:
-        """The names of layers in its evidence."""
+        """Return the names of the layers in the evidence."""
         named = (row.get("layer") or row.get("layers") or "" for row in self.evidence)
         return {layer for names in named for layer in names.split(_BETWEEN_LAYERS) if layer}
 
 
 class Untold(NamedTuple):
-    """A rule of which nobody can tell, and why."""
+    """A rule that cannot be judged, and the reason."""
 
     rule: str
     why: str
@@ -161,7 +161,7 @@ class Untold(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Findings of the rules, first what could bring most; rules that found nothing; rules that lack data to tell."""
+    """The findings, the largest possible gain first; the rules that found nothing; the rules that lack data."""
 
     session: int
     findings: list[RuleFinding]
@@ -171,17 +171,17 @@ class Advice:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether any of the figures are invented."""
+        """True if any of the figures are invented."""
         return any(each["simulated"] for each in self.provenance)
 
 
 async def advise(
     database: Path, rules: Sequence[Rule], *, session: int | None = None, job: str | None = None, language: Language
 ) -> Advice:
-    """What the rules say of a session (None: the newest), or of one of its JOBs as far as layers are concerned.
+    """Return the findings of rules about a session (None: the newest); about layers only of `job`, if given.
 
-    Raises UsageError where there is no such session or JOB, its records were deleted, or a rule's query or words
-    cannot be, and StoreError.
+    Raises UsageError if there is no such session or JOB, its records were deleted, or the query or words of a rule
+    fail, and StoreError.
     """
     async with readings(database, READERS) as readers:
         found = await find_session(readers[0], session)
@@ -192,7 +192,7 @@ async def advise(
 
 
 def timed(scopes: Sequence[Scope]) -> list[Scope]:
-    """Return the JOBs of which it is known how long a tick takes: rules ask for times."""
+    """Return the JOBs with a known length of a tick: rules need times."""
     return [scope for scope in scopes if scope.job.frequency_mhz]
 
 
@@ -204,7 +204,7 @@ async def advised(
     rules: Sequence[Rule],
     language: Language,
 ) -> Advice:
-    """Return what the rules say of a session whose records were read; nothing can be written by the connection then."""
+    """Return the findings about a session whose records were read; the connection is read-only afterwards."""
     means = _Means(figures)
     await means.put_into(connection, session.session)
     (step_us,) = await fetched_one(connection, _STEP_US)
@@ -233,7 +233,7 @@ async def advised(
 
 
 def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
-    """The findings by what they could bring, then by severity, with those before each that are about the same time."""
+    """Return the findings by gain, then by severity, each with the earlier findings about the same time."""
     ordered = sorted(
         findings, key=lambda each: (-(each.gain_us or 0.0), SEVERITIES.index(each.severity), each.rule, each.title)
     )
@@ -246,7 +246,7 @@ def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
 
 
 async def _there(connection: aiosqlite.Connection, session: SessionRow, about: Mapping[str, bool]) -> set[str]:
-    """What the session has of what rules need, with what is known already."""
+    """Return the needs of rules that the session meets, including those that are known already."""
     found = {need for need, has in about.items() if has}
     if session.counter_map is not None:
         found.add("counters")
@@ -259,7 +259,7 @@ async def _there(connection: aiosqlite.Connection, session: SessionRow, about: M
 
 
 async def _unknown(connection: aiosqlite.Connection, rule: Rule) -> str:
-    """Say of how many layers counters that the rule reads are not known: its findings are about the others."""
+    """Return a text on the layers whose counters a rule reads but are not known; its findings omit these."""
     if not rule.counters:
         return ""
     counts = [f"count(*) - count({name})" for name in rule.counters]
@@ -271,7 +271,7 @@ async def _unknown(connection: aiosqlite.Connection, rule: Rule) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """Runs rules on a connection that has the tables made for them."""
+    """Runs rules on a connection that has their tables."""
 
     connection: aiosqlite.Connection
     session: int
@@ -281,7 +281,7 @@ class _Runner:
     is_likely: bool
 
     async def findings(self, rule: Rule) -> list[RuleFinding]:
-        """A finding for each model that the rule's rows name, and each value of what it tells apart."""
+        """Return a finding for each model in the rule's rows, and for each value of its column `each`."""
         begun_s = time.monotonic()
         await self.connection.set_progress_handler(
             lambda: time.monotonic() - begun_s > LONGEST_QUERY_S, STEPS_BETWEEN_LOOKS
@@ -303,7 +303,7 @@ class _Runner:
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> RuleFinding:
         gains = [row["gain_us"] for row in rows]
         gain_us = None if None in gains else float(sum(gains))
-        # A device's steps have a time of their own.
+        # A row about one device has the step time of that device.
         step_us = rows[0].get("step_us", self.step_us)
         whole_us = step_us if rule.per == "step" else self.model_us.get(model or "")
         device = rows[0].get("device")
@@ -328,7 +328,7 @@ class _Runner:
 
 
 class _Means:
-    """The mean inference of each model as rows of the rules' tables."""
+    """The mean inference of each model, as rows of the rules' tables."""
 
     def __init__(self, figures: SessionFigures) -> None:
         self.models = figures.models()
@@ -342,13 +342,13 @@ class _Means:
         self._ratios = figures.ratios(_key)
 
     async def put_into(self, connection: Running, session: int) -> None:
-        """Make the rules' tables; from then on nothing can be written."""
+        """Create and fill the rules' tables, then make the connection read-only: rules are the user's SQL."""
         await connection.run(partial(run_script, script=MEANS))
         await connection.execute(_STEPS, (session,))
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])
         for model, times in self._figures.inference_times():
-            # SQLite takes NaN for NULL.
+            # SQLite stores NaN as NULL.
             await connection.executemany(_INFERENCE, [(model, *row) for row in times.tolist()])
         await connection.execute("PRAGMA query_only = ON")
 
@@ -368,7 +368,7 @@ class _Means:
             yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from)
 
     def _known_ratios(self, key: _Key) -> NDArray[np.float64] | None:
-        """Means weighted by time; None without counters, or where one cannot be a share."""
+        """Return the means weighted by time; None without counters, or if one of them cannot be a share."""
         means = self._ratios.get(key)
         if means is None:
             return None

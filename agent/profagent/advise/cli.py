@@ -34,13 +34,13 @@ VENDOR_FILE = "prof_rule_0.json"
 
 
 def usual_language() -> Language:
-    """What LC_ALL, LC_MESSAGES or LANG asks for: Chinese, else English."""
+    """Return the language that LC_ALL, LC_MESSAGES or LANG asks for: Chinese, else English."""
     named = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
     return "zh" if named.lower().startswith("zh") else "en"
 
 
 def advice_options(function: F) -> F:
-    """`SESSION|JOB`, `--rules` and `--lang`: the command is given its `target`, all `rules` and the `language`."""
+    """Add `SESSION|JOB`, `--rules` and `--lang`: the command gets its `target`, `rules` and `language`."""
 
     @click.option(
         "--rules",

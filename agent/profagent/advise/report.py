@@ -1,4 +1,4 @@
-"""What `advise` reports: lines for people, an object for programs, the vendor's file."""
+"""The reports of `advise`: lines for people, an object for programs, the vendor's file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _DECIMALS = 3
 GAIN = "gain_us"
 WHOLE = 100.0
-# What is said around the rules' own words.
+# Phrases around the rules' own words.
 PHRASES = {
     "en": {
         "high": "high",
@@ -45,7 +45,7 @@ _INDENT = "   "
 
 
 def advice_document(advice: Advice) -> dict[str, Any]:
-    """What `--json` prints; times in µs, None for what is not known."""
+    """Return the object that `--json` prints; times are in µs, None if not known."""
     return {
         "session": advice.session,
         "simulated": advice.is_simulated,
@@ -57,7 +57,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
 
 
 def vendor_document(advice: Advice) -> dict[str, Any]:
-    """The findings with the keys of the vendor's file."""
+    """Return the findings under the keys of the vendor's file."""
     return {
         "data": [
             {
@@ -76,7 +76,7 @@ def vendor_document(advice: Advice) -> dict[str, Any]:
 
 
 def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
-    """The findings for people, then what was not found and what cannot be told."""
+    """Yield the findings for people, then the rules that found nothing and those that cannot tell."""
     mark = SIMULATED_MARK if advice.is_simulated else ""
     yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
     if len(advice.findings) > 1:
@@ -114,7 +114,7 @@ def _finding_lines(finding: RuleFinding, language: Language) -> Iterator[str]:
 
 
 def gain_text(finding: RuleFinding, language: Language) -> str:
-    """What it could bring; its share where it is within the inference or step."""
+    """Return the possible gain, with its share if that is within the inference or step."""
     phrases = PHRASES[language]
     if finding.gain_us is None:
         return phrases["no gain"]
@@ -123,7 +123,7 @@ def gain_text(finding: RuleFinding, language: Language) -> str:
 
 
 def evidence_table(finding: RuleFinding) -> tuple[list[Column], list[list[Cell]]]:
-    """Its first rows."""
+    """Return the columns and the first rows of the evidence."""
     rows = finding.evidence[:SHOWN_EVIDENCE]
     names = [name for name in rows[0] if name != GAIN or finding.gain_us is not None]
     is_number = {name: any(isinstance(row[name], float) for row in rows) for name in names}

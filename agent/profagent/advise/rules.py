@@ -1,4 +1,4 @@
-"""Rules of `advise`: TOML files, each a query over the views with its thresholds and its words."""
+"""Rules of `advise`: TOML files, each with a query over the views, its thresholds and its words."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
-# What a session may lack; of a rule that needs it nobody can tell then.
+# Data that a session may lack: a rule that needs it cannot be judged then.
 Need = Literal["times", "calls", "metrics", "steps", "ss928", "other"]
 # Columns of `layer_means` that come from counters: a rule that reads them needs a counter map.
 COUNTERS = (*RATIOS, "bound")
-# What `gain_us` is a part of.
+# The time that `gain_us` is a part of.
 Per = Literal["inference", "step"]
 SEVERITIES = ("high", "medium", "low", "info")
-# What the vendor's tools call the kinds of advice (CANN 8.5).
+# The kinds of advice, as the vendor's tools name them (CANN 8.5).
 Kind = Literal[
     "Computation", "Memory", "Operator Schedule", "Operator Processing", "Operator Metrics", "Model Bottleneck Analysis"
 ]
 SUFFIX = ".toml"
-# In a workspace, the user's own rules.
+# The folder of the user's own rules in a workspace.
 RULES_FOLDER = "rules"
 PAGE = "docs/howto/advice.md"
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -41,7 +41,7 @@ _QUERY = re.compile(r"\s*(SELECT|WITH|VALUES)\b", re.IGNORECASE)
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a finding says in one language: `{name}` is a threshold, a column of its first row, or a sum."""
+    """The texts of a finding in one language: `{name}` is a threshold, a column of its first row, or a sum."""
 
     title: str
     finding: str
@@ -49,10 +49,10 @@ class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule. Each row of `sql` is evidence; those of one `model`, and one value of the column `each`, are a finding.
+    """A rule; each row of `sql` is evidence, and the rows of one `model` and one value of `each` are a finding.
 
-    `gain_us` of a row is what it could bring at most in an inference, or a step (`per`); NULL is 'not known'.
-    `counters` names the columns of COUNTERS that `sql` reads; layers that lack one are told as not judged.
+    `gain_us` of a row is the most that it could save in an inference, or a step (`per`); NULL is 'not known'.
+    `counters` names the columns of COUNTERS that `sql` reads; layers that lack one are reported as not judged.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: str = ""
 
     def __post_init__(self) -> None:
-        """What types do not tell. Raises ValueError."""
+        """Check what types cannot express; raise ValueError."""
         if not _ID.fullmatch(self.id):
             raise ValueError("id: write small letters, digits and single hyphens")
         if not _QUERY.match(self.sql):
@@ -80,52 +80,52 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def all_needs(self) -> list[str]:
-        """What the session must have: `needs`, and "counters" if the rule reads some."""
+        """The data that the session must have: `needs`, and "counters" if the rule reads any."""
         return [*self.needs, *(["counters"] if self.counters else [])]
 
     def words(self, language: Language) -> Words:
-        """Its words in a language."""
+        """Return the words in a language."""
         return self.en if language == "en" else self.zh
 
     def said(self, template: str, values: Mapping[str, Any]) -> str:
-        """A text with its values. UsageError names a word that there is no value for."""
+        """Return a template filled with values; raise UsageError that names a placeholder without a value."""
         try:
             return _Words().vformat(template, (), values)
         except (KeyError, ValueError, IndexError, TypeError) as error:
             raise self.wrong(f"a text: {{{error}}} cannot be filled in; there are {', '.join(values)}") from error
 
     def wrong(self, found: str) -> UsageError:
-        """The error that names its file."""
+        """Return the error that names the rule's file."""
         return _wrong(self.file, found)
 
 
-# msgspec looks at a type when it is first used, and dies where two threads do so at once: it is done here.
+# msgspec inspects a type at its first use, and crashes if two threads do so at once: the import does it first.
 msgspec.toml.decode("", type=dict[str, Any])
 
 
 class _Words(Formatter):
-    """Fills in plain names; what is not known is N/A whatever form it was to have."""
+    """A formatter of plain names; an unknown value is N/A whatever its format."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """A value by its name alone: no attribute, no item."""
+        """Return a value by its name only: templates are the user's, so no attribute or item is read."""
         if not field_name.isidentifier():
             raise ValueError(field_name)
         return self.get_value(field_name, args, kwargs), field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """The value in its form."""
+        """Return the value in its format."""
         return UNKNOWN if value is None else str(super().format_field(value, format_spec))
 
 
 def own_rules() -> list[Rule]:
-    """The rules that come with profagent, by their names."""
+    """Return the rules that come with profagent, by their names."""
     return list(_read(resources.files("profagent.advise").joinpath("rules").iterdir()))
 
 
 def rules_with(folders: Iterable[Path]) -> list[Rule]:
-    """Our rules and those of folders; a later rule takes the place of an earlier one of its id.
+    """Return the rules of profagent and of folders; a later rule replaces an earlier one of its id.
 
-    Raises UsageError where there is no such folder, or where a rule is bad: it names the file and the key.
+    Raises UsageError if there is no such folder, or a rule is bad, with the file and the key.
     """
     found = {rule.id: rule for rule in own_rules()}
     for folder in folders:
@@ -139,9 +139,9 @@ def rules_with(folders: Iterable[Path]) -> list[Rule]:
 
 
 def all_rules(database: Path, session: int | None, named: tuple[Path, ...] = ()) -> list[Rule]:
-    """Our rules, the workspace's, and those of folders that the user names.
+    """Return the rules of profagent, of the workspace, and of folders that the user names.
 
-    Without a session the database is in a JOB, which may be somebody else's: no rule is read there.
+    Without a session the database lies in a JOB, which may come from somebody else: no rule is read there.
     """
     own = database.parent / RULES_FOLDER
     return rules_with([*([own] if session is not None and own.is_dir() else []), *named])
@@ -164,7 +164,7 @@ def _rule(file: Traversable) -> Rule:
 
 
 def _allowed(error: str) -> str:
-    """The values of the key that an error is about, where it takes only some."""
+    """Return the values that the key in an error takes, if it takes only some."""
     key = _KEY.search(error)
     about = msgspec.json.schema(Rule)["$defs"]["Rule"]["properties"].get(key[1], {}) if key else {}
     values = about.get("enum") or about.get("items", {}).get("enum")
