@@ -1,4 +1,4 @@
-"""Logging in to a board with asyncssh: its configuration, keys and agents first, then passphrases and passwords."""
+"""Login to a board with asyncssh: first by its configuration, keys and agents, then by passphrases and passwords."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _LOCAL_FLAGS = 3
 
 
 class Asker(Protocol):
-    """Somebody who can be asked. None as an answer: nobody is there."""
+    """An interface for questions to a person. The answer None means that nobody can be asked."""
 
     async def confirm(self, question: str) -> bool | None:
-        """Yes or no."""
+        """Return the answer to a yes-or-no question."""
 
     async def secret(self, prompt: str) -> str | None:
-        """A password or passphrase."""
+        """Return a password or passphrase."""
 
 
 class Person:
-    """Who sits at the terminal of this process; secrets also from SSH_ASKPASS, as `ssh` takes them.
+    """The person at the terminal of this process; secrets may also come from SSH_ASKPASS, as for `ssh`.
 
-    SSH_ASKPASS_REQUIRE is `force` or `prefer` for the program in any case, `never` for the terminal alone.
+    SSH_ASKPASS_REQUIRE is `force` or `prefer` to use the program always, `never` to use the terminal only.
     """
 
     async def confirm(self, question: str) -> bool | None:
-        """Asked at the terminal only."""
+        """Return the answer typed at the terminal; SSH_ASKPASS is not used for it."""
         answer = await _typed(question, is_secret=False)
         return None if answer is None else answer.strip().lower() in ("yes", "y")
 
     async def secret(self, prompt: str) -> str | None:
-        """Nothing that is typed is shown. Raises UsageError when SSH_ASKPASS cannot be run."""
+        """Return a secret, typed without echo or from SSH_ASKPASS. Raises UsageError if that cannot be run."""
         program = os.environ.get("SSH_ASKPASS", "")
         wish = os.environ.get("SSH_ASKPASS_REQUIRE", "").lower()
         if program and wish in ("force", "prefer"):
@@ -58,18 +58,18 @@ class Person:
 
 
 class Given:
-    """Somebody who knows the board's password, and asks another person for all else."""
+    """An asker that knows the board's password, and passes all other questions on to a person."""
 
     def __init__(self, password: str, person: Asker) -> None:
         self._password = password
         self._person = person
 
     async def confirm(self, question: str) -> bool | None:
-        """As the person says."""
+        """Return the person's answer."""
         return await self._person.confirm(question)
 
     async def secret(self, prompt: str) -> str | None:
-        """The password; what else is asked for, as a key's passphrase, the person tells."""
+        """Return the password; for any other secret, such as a key's passphrase, the person's answer."""
         if "password" not in prompt.lower():
             return await self._person.secret(prompt)
         return self._password
@@ -104,7 +104,10 @@ def _without_echo(terminal: int) -> Iterator[None]:
 
 
 async def _line(terminal: int) -> str | None:
-    """A line that was typed; the loop goes on meanwhile, so that Ctrl-C is heard. None at the terminal's end."""
+    """Return a typed line, None at the terminal's end.
+
+    The event loop runs meanwhile, so that Ctrl-C is handled.
+    """
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()
     loop.add_reader(terminal, typed.set)
@@ -117,7 +120,7 @@ async def _line(terminal: int) -> str | None:
 
 
 async def _from_program(program: str, prompt: str) -> str | None:
-    """The line that the program prints; None when it was cancelled."""
+    """Return the line that the program prints; None if it was cancelled."""
     try:
         ended = await asyncio.to_thread(subprocess.run, [program, prompt], stdout=subprocess.PIPE, check=False)
     except OSError as error:
@@ -135,7 +138,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class SshTarget:
-    """A host, or an alias for one; user and port where they were named."""
+    """A host, or an alias for one, with user and port if they were named."""
 
     host: str
     user: str | None = None
@@ -143,7 +146,7 @@ class SshTarget:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """What a command line names. Raises UsageError."""
+        """Return the target that a text on the command line names. Raises UsageError."""
         match = (_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text)
         if match is None or int(match["port"] or 0) > _LAST_PORT:
             raise UsageError(
@@ -162,7 +165,7 @@ _FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")
 
 @asynccontextmanager
 async def connect(target: str, asker: Asker) -> AsyncIterator[Remote]:
-    """A board that `asker` has logged in to; the connection, and those to jump hosts, end with the context.
+    """Log in to a board and yield it; its connection, and those to jump hosts, are closed with the context.
 
     Raises UsageError, UnreachableError, RefusedError.
     """
@@ -175,7 +178,7 @@ async def connect(target: str, asker: Asker) -> AsyncIterator[Remote]:
 
 
 class _Login(asyncssh.SSHClient):
-    """The way to one board, as the configuration has it; it answers what the server asks, once there is an asker."""
+    """A login to one board, by the SSH configuration; answers the server's prompts once it has an asker."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.options = asyncssh.SSHClientConnectionOptions(**arguments)
@@ -186,16 +189,21 @@ class _Login(asyncssh.SSHClient):
         paths = [Path(file).expanduser() for file in files]
         self._known_file = paths[0]
         self._known = asyncssh.read_known_hosts([str(path) for path in paths if path.is_file()])
+        # The board's name in known_hosts, and its known keys, of the latest attempt.
         self._name = ""
         self._trusted: Sequence[asyncssh.SSHKey] = []
+        # The unknown key that the board showed in the latest attempt.
         self._seen: asyncssh.SSHKey | None = None
+        # None in the first attempt, which asks nobody.
         self._asker: Asker | None = None
+        # The number of secrets asked for, over all attempts: it is bounded by MOST_PROMPTS.
         self._prompts = 0
+        # True once the latest attempt has passed the jump hosts.
         self._is_reached = False
 
     @classmethod
     def read(cls, target: SshTarget) -> Self:
-        """What the files say. Raises UsageError for one that cannot be read."""
+        """Return a login by the configuration files. Raises UsageError if one cannot be read."""
         named = {"username": target.user, "port": target.port}
         files = [path for path in (Path(file).expanduser() for file in _FILES) if path.is_file()]
         try:
@@ -207,7 +215,7 @@ class _Login(asyncssh.SSHClient):
             ) from error
 
     async def connected(self, asker: Asker) -> asyncssh.SSHClientConnection:
-        """First with what asks nobody; a person is asked when that was not enough."""
+        """Return the connection: a first attempt asks nobody, and a second asks the person if that was denied."""
         with connecting(self.options, lambda: self._is_reached):
             try:
                 return await self._with_known_host(asker)
@@ -233,7 +241,10 @@ class _Login(asyncssh.SSHClient):
                 await self._judge(error.reason, asker)
 
     def _match(self, host: str, _addr: str, port: int | None) -> Any:
-        """What is known under the name and its port: addresses change hands, and ports are boards of their own."""
+        """Return the known host keys under the name and its port, never the address.
+
+        Addresses change hands, and each forwarded port is a board of its own.
+        """
         self._name = f"[{host.lower()}]:{port}" if port else host.lower()
         self._seen = None
         matches = self._known.match(self._name, "", None)
@@ -241,7 +252,7 @@ class _Login(asyncssh.SSHClient):
         return matches
 
     async def _judge(self, reason: str, asker: Asker) -> None:
-        """Have somebody accept the key that was seen, and remember it. RefusedError unless that is done."""
+        """Ask whether to accept the key that was seen, and remember it; raise RefusedError unless it is accepted."""
         if self._seen is None:
             raise RefusedError(
                 f"the host key of {self._name} is refused: {reason}", hint=f"see its lines in {self._known_file}"
@@ -269,20 +280,20 @@ class _Login(asyncssh.SSHClient):
         await asyncio.to_thread(_remember, self._known_file, line)
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:  # noqa: ARG002 - asyncssh's interface
-        """The board is reached: what fails from now on is no jump host's."""
+        """Note that the board is reached: a failure from now on is not one of a jump host."""
         self._is_reached = True
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002 - as above
-        """An unknown one ends this connection: nothing is asked while it waits."""
+        """Refuse an unknown key, which ends this connection: no question keeps the server waiting."""
         self._seen = key
         return False
 
     async def password_auth_requested(self) -> str | None:
-        """The password; None when nobody is asked, or was often enough."""
+        """Return the password; None without an asker, or after MOST_PROMPTS prompts."""
         return await self._secret(f"{self._login}'s password: ")
 
     def kbdint_auth_requested(self) -> str | None:
-        """No method in particular; None when nobody can be asked."""
+        """Return an empty list of methods, so that the server chooses; None without an asker."""
         return None if self._asker is None else ""
 
     async def kbdint_challenge_received(
@@ -292,7 +303,7 @@ class _Login(asyncssh.SSHClient):
         lang: str,  # noqa: ARG002 - as above
         prompts: Sequence[tuple[str, bool]],
     ) -> list[str] | None:
-        """The answer to each prompt of the server."""
+        """Return the answer to each prompt of the server; None if any has no answer."""
         said = "".join(f"{_shown(text)}\n" for text in (name, instructions) if text)
         answers: list[str] = []
         for prompt, _ in prompts:
@@ -324,7 +335,7 @@ def _remember(file: Path, line: str) -> None:
 
 
 def _passphrases(asker: Asker) -> Any:
-    """What asyncssh calls, in a thread of its own, for a key that the server takes."""
+    """Return a callback that asyncssh calls, on a thread of its own, for the passphrase of a key."""
     loop = asyncio.get_running_loop()
 
     def ask(file: str) -> str | None:
@@ -333,7 +344,7 @@ def _passphrases(asker: Asker) -> Any:
                 asyncssh.read_public_key(half)
                 break
         else:
-            # asyncssh can use no passphrase for a key of which it knows no public half; by this it passes over it.
+            # asyncssh cannot use a passphrase without the public half of the key; this error makes it skip the key.
             raise asyncssh.KeyImportError("Passphrase")
         asking = asker.secret(f"Passphrase of the key {Path(file).expanduser()}: ")
         return asyncio.run_coroutine_threadsafe(asking, loop).result()
@@ -342,12 +353,12 @@ def _passphrases(asker: Asker) -> Any:
 
 
 def _shown(text: str) -> str:
-    """What a server says, fit for a terminal."""
+    """Return a server's text without control characters, which could steer the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 
 async def _close(connection: asyncssh.SSHClientConnection) -> None:
-    """End a connection in good order, or after a while in any: a dead link takes no farewell."""
+    """Close a connection in good order, or abort it after SSH_CLOSE_S: a dead link answers no farewell."""
     connection.close()
     try:
         async with asyncio.timeout(SSH_CLOSE_S):

@@ -1,4 +1,4 @@
-"""What can be done on a board that is logged in to: with a shell, tar and cat, for some have no more."""
+"""Operations on a board after the login: they need only a shell, tar and cat, as some boards have no more."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 
-# asyncssh's words for a connection that has ended, in place of the server's for a channel that it does not open.
+# asyncssh raises ChannelOpenError with this text if the connection has ended, not the server refused the channel.
 _CLOSED = "SSH connection closed"
 _LATE = "no answer in time"
-# A lost packet or a busy board costs a few lines, not the program.
+# Well below HOST_SILENCE_S: a lost packet or a busy board delays a few lines, but does not end the program.
 _SPEAK_S = HOST_SILENCE_S / 12
 
 
 @contextmanager
 def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callable[[], bool]) -> Iterator[None]:
-    """What goes wrong up to the login, on jump hosts as long as the board is not reached."""
+    """Turn errors up to the login into RefusedError or UnreachableError; they name the jump host that failed."""
     where = f"{options.host} port {options.port}"
     try:
         yield
@@ -61,7 +61,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
 
 
 def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: Exception) -> tuple[str, str]:
-    """Why a board is not reached, and what to do."""
+    """Return why a board cannot be reached, and what to do."""
     if options.proxy_command:
         return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
     if isinstance(error, asyncssh.Error):
@@ -80,7 +80,7 @@ def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: 
 
 @contextmanager
 def connected(where: str) -> Iterator[None]:
-    """What goes wrong on a connection that stands."""
+    """Turn errors on an open connection into ProfagentError or UnreachableError."""
     try:
         yield
     except asyncssh.ChannelOpenError as error:
@@ -95,24 +95,24 @@ def connected(where: str) -> Iterator[None]:
 
 
 def lost(where: str, error: BaseException) -> UnreachableError:
-    """The connection has ended before its time."""
+    """Return the error for a connection that ended too early."""
     why = str(error).rstrip(".") or "it has ended"
     return UnreachableError(
         f"the SSH connection to {where} is lost: {why}", hint="check the link and the board, then run the command again"
     )
 
 
-# GNU tar's last line, whatever was wrong.
+# The last line of GNU tar after any error: it says nothing about the cause.
 _TAR_FAILED = "tar: Exiting with failure status due to previous errors"
 
 
-# The exit status of `look` for a file that is not there.
+# The exit status of `look` if the file does not exist.
 _NO_FILE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class BoardFile:
-    """A file of a board; `owner` is UID:GID."""
+    """The content of a file of a board, with its mode; `owner` is UID:GID."""
 
     data: bytes
     mode: int
@@ -120,7 +120,7 @@ class BoardFile:
 
     @classmethod
     def of(cls, output: bytes) -> BoardFile:
-        """Read a line of `ls -ln`, and the content after it. Raises ValueError for a line that is none."""
+        """Return the file that a line of `ls -ln`, and the content after it, describe. Raises ValueError."""
         line, _, data = output.partition(b"\n")
         letters, _, uid, gid, *_ = line.decode("utf-8", "replace").split()
         bits = ("0" if letter in "-ST" else "1" for letter in letters[1:10])
@@ -141,7 +141,7 @@ def safely(command: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RanCommand:
-    """A command that has ended. A status below 0 is a signal."""
+    """The result of a command that has ended; a status below 0 is a signal."""
 
     stdout: bytes
     stderr: bytes
@@ -149,19 +149,19 @@ class RanCommand:
 
     @property
     def text(self) -> str:
-        """Its output without the last line's end."""
+        """The output without the last line's end."""
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
     @property
     def complaint(self) -> str:
-        """The last line that it wrote to stderr, else its status."""
+        """The last line on stderr, else the exit status."""
         lines = [line.strip() for line in self.stderr.decode("utf-8", "replace").split("\n")]
         said = (line for line in reversed(lines) if line and line != _TAR_FAILED)
         return next(said, f"exit status {self.status}")
 
 
 class Program:
-    """A command that runs on the board. Its pipes carry bytes."""
+    """A command that runs on the board; its pipes carry bytes."""
 
     def __init__(self, process: asyncssh.SSHClientProcess[bytes], where: str) -> None:
         self._process = process
@@ -171,22 +171,22 @@ class Program:
         self.stderr = process.stderr
 
     async def read_line(self) -> bytes:
-        """The next line of its output, empty at the end of it. Raises UnreachableError."""
+        """Return the next line of output, empty at its end. Raises UnreachableError."""
         with connected(self._where):
             return await self.stdout.readline()
 
     async def rest(self) -> bytes:
-        """The rest of its output, once that has ended. Raises UnreachableError; ProfagentError for too much."""
+        """Return the rest of the output, after its end. Raises UnreachableError; ProfagentError if it is too long."""
         with connected(self._where):
             return await _read(self.stdout)
 
     async def complaint(self) -> str:
-        """The same of what it writes to stderr."""
+        """Return the rest of stderr as text, after its end; raise as `rest` does."""
         with connected(self._where):
             return (await _read(self.stderr)).decode("utf-8", "replace")
 
     async def wait(self) -> int:
-        """Its exit status; below 0 for a signal. UnreachableError when the link is lost before."""
+        """Return the exit status, below 0 for a signal. Raises UnreachableError if the link is lost before."""
         with connected(self._where):
             await self._process.wait_closed()
         if self._process.exit_signal is not None:
@@ -196,28 +196,28 @@ class Program:
         return self._process.returncode
 
     async def fed(self, pieces: AsyncIterator[bytes]) -> RanCommand:
-        """Give it its input, and wait for its end. Raises UnreachableError; ProfagentError for too much output."""
+        """Feed the input, and return the result at the end. Raises UnreachableError; ProfagentError for long output."""
         with connected(self._where):
             try:
                 async with asyncio.TaskGroup() as group:
                     feeding = group.create_task(_feed(self, pieces))
                     reading = [group.create_task(_read(pipe)) for pipe in (self.stdout, self.stderr)]
                     await asyncio.wait(reading)
-                    # A command that has ended takes no more.
+                    # Both pipes are at their end, so the command has ended and reads no more input.
                     feeding.cancel()
             except BaseExceptionGroup as failures:
                 raise failures.exceptions[0] from None
         return RanCommand(reading[0].result(), reading[1].result(), await self.wait())
 
     async def keep_awake(self) -> None:
-        """Send an empty line every _SPEAK_S, until it is cancelled: this host is there."""
+        """Send an empty line every _SPEAK_S until cancelled, which shows that this host is there."""
         while True:
             with suppress(OSError):
                 self.stdin.write(b"\n")
             await asyncio.sleep(_SPEAK_S)
 
     async def end(self) -> None:
-        """Tell it the end of its input, and give it a while to heed that."""
+        """Close the input, and wait up to PROGRAM_END_S for the program to end."""
         with suppress(OSError):
             self.stdin.write_eof()
         self._process.close()
@@ -227,7 +227,7 @@ class Program:
 
 
 class Remote:
-    """A board. `host` is the address by which it is reached."""
+    """A board that is logged in to; `host` is the address by which it is reached."""
 
     def __init__(self, connection: asyncssh.SSHClientConnection, host: str) -> None:
         self._connection = connection
@@ -235,12 +235,12 @@ class Remote:
 
     @property
     def host_key(self) -> str:
-        """The fingerprint of its SSH server's key, `SHA256:…`."""
+        """The fingerprint of the SSH server's key, `SHA256:…`."""
         key = self._connection.get_server_host_key()
         return "" if key is None else key.get_fingerprint()
 
     async def run(self, command: str, stdin: bytes = b"") -> RanCommand:
-        """Run a shell command to its end. Raises UnreachableError; ProfagentError for too much output."""
+        """Return the result of a shell command. Raises UnreachableError; ProfagentError for too much output."""
 
         async def pieces() -> AsyncIterator[bytes]:
             yield stdin
@@ -248,7 +248,7 @@ class Remote:
         return await self._fed(command, pieces())
 
     async def must(self, command: str, stdin: bytes = b"") -> RanCommand:
-        """The same; ProfagentError with the last line of stderr when the status is not 0."""
+        """Return the result as `run` does; ProfagentError with the last line of stderr unless the status is 0."""
         ran = await self.run(command, stdin)
         if ran.status != 0:
             raise ProfagentError(
@@ -265,16 +265,17 @@ class Remote:
         *,
         must_exist: bool = False,
     ) -> None:
-        """Unpack an uncompressed tar below a directory; `on_progress` is told the bytes sent so far.
+        """Unpack an uncompressed tar into a directory; `on_progress` gets the number of bytes sent so far.
 
-        The directory is made, unless it `must_exist`. ProfagentError when not all arrives; what did arrive stays.
+        The directory is created, unless it `must_exist`. Raises ProfagentError if not everything arrives; files that
+        did arrive stay.
         """
         where = shlex.quote(directory)
         make = "" if must_exist else f"mkdir -p {where} && "
 
         async def counted() -> AsyncIterator[bytes]:
             sent = 0
-            # On a thread: files may be large.
+            # A thread reads, as large files on a slow disk would block the event loop.
             while piece := await asyncio.to_thread(tar.read, PIPE_PIECE_BYTES):
                 yield piece
                 sent += len(piece)
@@ -285,16 +286,16 @@ class Remote:
     async def put(
         self, data: bytes, path: str, mode: int = 0o644, *, owner: str = "", follows_link: bool = False
     ) -> None:
-        """Replace a file whole or not at all; a link at `path` gives way to it, or leads on to the file.
+        """Replace a file atomically; a link at `path` is replaced, or followed if `follows_link`.
 
-        What another user of the board may have planted there is never written through. ProfagentError when the file
-        cannot be written.
+        A file or link that another user of the board may have planted there is never written through. Raises
+        ProfagentError if the file cannot be written.
         """
         size, how = str(len(data)), "follow" if follows_link else ""
         self._written(path, await self.run(safely(shlex.join(("replace", path, size, f"{mode:o}", owner, how))), data))
 
     async def content(self, path: str) -> BoardFile | None:
-        """Return a file, to which a link may lead; None where there is none. UsageError if it cannot be read."""
+        """Return a file, through a link if there is one; None if it does not exist. Raises UsageError if unreadable."""
         ran = await self.run(safely(shlex.join(("look", path))))
         if ran.status == _NO_FILE:
             return None
@@ -310,9 +311,9 @@ class Remote:
 
     @asynccontextmanager
     async def stream(self, command: str) -> AsyncIterator[Program]:
-        """A command that runs as long as the context, and is told the end of its input when that is left."""
+        """Run a command as long as the context lasts; its input is closed when the context is left."""
         with connected(self.host):
-            # The user's own shell may be another than a POSIX one.
+            # The login shell of the user may not be a POSIX shell.
             process = await self._connection.create_process(f"sh -c {shlex.quote(command)}", encoding=None)
         program = Program(process, self.host)
         try:
@@ -337,9 +338,10 @@ class Remote:
 
     @asynccontextmanager
     async def forward(self, remote_address: str, socket: Path | None = None) -> AsyncIterator[str]:
-        """`unix:PATH` on this host, for this user alone, that leads to HOST:PORT or unix:PATH as the board sees it.
+        """Yield `unix:PATH` of this host, for this user only, that leads to an address as the board sees it.
 
-        The path is `socket`, in a folder that others cannot enter, or one of a new folder.
+        The address is HOST:PORT or unix:PATH. The path is `socket`, in a folder that others cannot enter, or one in a
+        new folder.
         """
         with socket_folder() as folder:
             path = socket or folder / "s"
@@ -353,12 +355,12 @@ class Remote:
                 await listener.wait_closed()
 
     async def lost(self) -> str:
-        """Wait until the connection has ended; why."""
+        """Wait for the end of the connection, and return the reason."""
         await self._connection.wait_closed()
         return "the SSH connection has ended"
 
     async def answers(self, remote_address: str) -> bool:
-        """Whether something listens at HOST:PORT or unix:PATH of the board. Raises UnreachableError."""
+        """Return True if something listens at HOST:PORT or unix:PATH of the board. Raises UnreachableError."""
         with connected(self.host):
             try:
                 _, writer = await self._opened(remote_address)
@@ -370,7 +372,10 @@ class Remote:
         return True
 
     async def first_words(self, remote_address: str, greeting: bytes, size: int) -> bytes:
-        """What answers a greeting there, up to its first `size` bytes; less if it hangs up. Raises UnreachableError."""
+        """Return the first `size` bytes of the answer to a greeting, or less if the peer closes or is late.
+
+        Raises UnreachableError.
+        """
         with connected(self.host):
             reader, writer = await self._opened(remote_address)
             try:
@@ -406,7 +411,7 @@ class Remote:
 
 @contextmanager
 def socket_folder() -> Iterator[Path]:
-    """A folder for its owner alone, whose path is short enough for a socket in it."""
+    """Yield a folder for its owner only, whose path is short enough for a socket in it."""
     with tempfile.TemporaryDirectory(prefix="profagent-ssh-", dir="/tmp") as folder:
         yield Path(folder)
 
@@ -426,14 +431,14 @@ async def _feed(program: Program, pieces: AsyncIterator[bytes]) -> None:
             program.stdin.write(piece)
             await program.stdin.drain()
         except (OSError, asyncssh.Error):
-            # It has ended: its output and its status tell why.
+            # The command has ended early: its output and status give the reason.
             return
     with suppress(OSError):
         program.stdin.write_eof()
 
 
 async def _read(pipe: asyncssh.SSHReader[bytes]) -> bytes:
-    """All that comes. Raises ProfagentError beyond LARGEST_OUTPUT_BYTES."""
+    """Return everything up to the end of the pipe. Raises ProfagentError beyond LARGEST_OUTPUT_BYTES."""
     content = bytearray()
     while piece := await pipe.read(PIPE_PIECE_BYTES):
         content += piece
