@@ -1,4 +1,4 @@
-"""`gc`: records of sessions are deleted; their figures, ledger and labels stay, the disk has the room."""
+"""`gc`: deletes records of sessions, keeps their figures, ledger and labels, and frees the disk space."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
     from profagent.store.sessions import Condition, HeldSession
     from profagent.store.workspace import Workspace
 
-# The database is written anew when so much of it is free.
+# The database is rewritten only if this share of it is free: VACUUM copies all the rest.
 WORTHWHILE_SHARE = 0.1
-# Below the workspace: JOBs as a night's `collect` leaves them.
+# The folder, below the workspace, of the JOBs that a night's `collect` fetched.
 COLLECTED = PurePath("nightly", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What may go: sessions begun before `before_us`, of each board all but the last `keep_last`.
+    """The rules for deletion: sessions begun before `before_us`, of each board all but the last `keep_last`.
 
-    With `most_bytes` only as many, oldest first, as it takes for all that is held to fit. None: no such rule.
+    With `most_bytes`, only as many sessions are deleted, the oldest first, as the workspace needs to fit. None: no such
+    rule.
     """
 
     before_us: int | None = None
@@ -52,7 +53,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Chosen:
-    """The sessions that go, in groups that go together; why others that the rules name stay; bytes, about."""
+    """Sessions to delete, in groups that are deleted together; the reasons why others stay; estimated bytes freed."""
 
     groups: list[list[HeldSession]] = field(default_factory=list)
     staying: dict[int, str] = field(default_factory=dict)
@@ -62,10 +63,10 @@ class Chosen:
 def choose(
     held: Sequence[HeldSession], rules: Rules, *, asked: Collection[int], staying: Mapping[int, str], held_bytes: int
 ) -> Chosen:
-    """Apply the rules to sessions, oldest first.
+    """Return the sessions that the rules delete, of `held`, which must be the oldest first.
 
-    `asked` are those that other conditions leave; `staying` stay whatever the rules are, and says what they are.
-    `held_bytes` is what all take on the disk, with the database. Sessions that share a JOB go together, or stay.
+    `asked` are the sessions that other conditions select; `staying` are never deleted, and maps each to what it is.
+    `held_bytes` is the disk space of all, with the database. Sessions that share a JOB are deleted together or stay.
     """
     wanted = _wanted(held, rules).intersection(asked)
     chosen = Chosen()
@@ -100,7 +101,7 @@ def _why_it_stays(held: HeldSession, wanted: Collection[int], staying: Mapping[i
 
 
 def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
-    """Sessions by the JOBs that they share, those groups first whose newest session is oldest."""
+    """Return sessions grouped by shared JOBs; the group whose newest session is the oldest comes first."""
     groups: list[list[HeldSession]] = []
     for each in held:
         sharing = [group for group in groups if any(other.jobs & each.jobs for other in group)]
@@ -112,7 +113,7 @@ def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
 async def chosen_sessions(
     workspace: Workspace, rules: Rules, conditions: Sequence[Condition], also_staying: Mapping[int, str] | None = None
 ) -> Chosen:
-    """What the rules delete, of the sessions that fit all conditions; baselines stay. Raises StoreError."""
+    """Return the sessions that rules and conditions delete; baselines stay. Raises StoreError."""
     staying = {
         **(also_staying or {}),
         **{session: f"the baseline {name}" for name, session in (await baselines(workspace)).items()},
@@ -124,7 +125,7 @@ async def chosen_sessions(
 
 
 async def keep_what_is_not_in(address: str, workspace: Workspace, chosen: Chosen) -> str:
-    """Leave out of the chosen sessions those that a lake cannot restore as they are; return its full address.
+    """Remove from the chosen sessions those that the lake cannot restore unchanged; return its full address.
 
     Raises StoreError.
     """
@@ -147,10 +148,10 @@ async def keep_what_is_not_in(address: str, workspace: Workspace, chosen: Chosen
 async def clear(
     workspace: Workspace, chosen: Chosen, *, now_us: int, tell: Callable[[str], None], lake: str | None = None
 ) -> None:
-    """Let go of the chosen sessions' records, mirrors and exports; `lake` has the records. Raises StoreError.
+    """Delete the records, mirrors and exports of the chosen sessions; `lake` is the address that holds the records.
 
-    The caller has the workspace's lock. Killed at any moment, a session has all its records or its figures; what is
-    left on the disk by then goes the next time.
+    The caller holds the workspace's lock. If the process is killed, each session has either all its records or its
+    figures; files that are left on the disk are deleted by the next run. Raises StoreError.
     """
     database = workspace.database
     try:
@@ -176,7 +177,7 @@ async def clear(
 
 
 def disk_bytes(root: Path) -> int:
-    """What a folder takes on the disk, in bytes; what goes meanwhile is not counted."""
+    """Return the disk space of a folder in bytes, without files that disappear meanwhile."""
     total = 0
     for directory, _, files in os.walk(root):
         for name in files:
@@ -188,7 +189,7 @@ def disk_bytes(root: Path) -> int:
 
 
 async def _figures(database: Path, session: int) -> tuple[list[tuple[Any, ...]], Sequence[tuple[str, int, int]]]:
-    """Rows of `write_figures`, and what they leave out."""
+    """Return a session's rows for `write_figures`, and the numbers of inferences that they leave out."""
     answers = [await stats(database, session=session, by=by) for by in BYS]
     rows = [
         (each.by, place, each.unit, row.key, *row.figures, row.share, row.bound, row.in_inference, about)
@@ -212,7 +213,7 @@ def _clear(
 
 
 async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) -> None:
-    """Whatever the disk has of JOBs and sessions that were cleared."""
+    """Remove the files of JOBs and sessions that were cleared, also those that an earlier, killed run left."""
     for board, job in await cleared_jobs(connection):
         folder = workspace.board_mirror(board)
         for kind in ("mirror", "superseded", "incoming"):
@@ -228,7 +229,7 @@ def _remove(folder: Path) -> None:
 
 
 async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[str], None]) -> None:
-    """Give the free pages of the database back to the disk, which takes room for what is left of it meanwhile."""
+    """Rewrite the database without its free pages; the copy needs disk space meanwhile."""
     query = "SELECT * FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
     ((pages, free, size),) = await fetched(connection, query)
     if free < WORTHWHILE_SHARE * pages:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _TITLES = "session|board|source|started (UTC)|state|covered|JOBs|inferences|captured|losses|notes|labels"
 SESSION_COLUMNS = tuple(map(Column, _TITLES.split("|")))
-# What a narrow terminal does without, first of all.
+# Columns that a narrow terminal leaves out, in this order.
 LESS = ("source", "JOBs", "notes", "captured")
 
 
@@ -97,7 +97,7 @@ def _claims(session: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
-    """The rows; where boards share a name, their identities tell them apart."""
+    """Return the rows of sessions; boards that share a name are shown with the begin of their identity."""
     names = BoardNames.known()
     boards = {session["board"]: names.of(session["board"], session["hostname"]) for session in sessions}
     counts = Counter(boards.values())
@@ -131,7 +131,7 @@ def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
 
 
 def _source(session: Mapping[str, Any]) -> str:
-    """Where it is from; of an import its place, which alone tells sessions of one board apart."""
+    """Return the source of a session; of an import with its path, which tells sessions of one board apart."""
     if session["source"] != "import":
         return str(session["source"])
     return " ".join((session["source"], "/".join(Path(session["address"]).parts[-2:])))
@@ -174,13 +174,13 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
 
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry with what its reason means; a reason of a newer board has neither text nor remedy."""
+    """Return the entry with the text and remedy of its reason; None if only a newer board knows the reason."""
     known = REASONS.get(entry["reason"])
     return {**entry, "text": known and known.text, "remedy": known and known.remedy}
 
 
 def _by_reason(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
-    """The entries by grade and reason, losses first."""
+    """Yield the entries by grade and reason, losses first."""
     kinds = sorted({(each["grade"], each["reason"]) for each in entries})
     for grade, reason in kinds:
         of_kind = [each for each in entries if (each["grade"], each["reason"]) == (grade, reason)]
@@ -259,7 +259,7 @@ async def gc(  # noqa: PLR0913 - one parameter an option
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
-    """What was done, or with `after` None would be."""
+    """Return the document of a deletion, or with `after` None of a dry run."""
     return {
         "sessions": sorted(each.session for group in chosen.groups for each in group),
         "staying": {str(session): why for session, why in sorted(chosen.staying.items())},

@@ -71,7 +71,8 @@ class _Steps:
     def __init__(self) -> None:
         self.durations: dict[Key, list[float]] = defaultdict(list)
         self._process = 0
-        # Of a process, the last step of its Profiler; of a thread and lane, the last outermost range.
+        # The enclosing ranges that are open: the process's last step under None, others by thread and lane.
+        # They are of one process only, as its ranges come in one piece.
         self._open: dict[tuple[int, int] | None, _Range] = {}
 
     def take(self, found: _Range) -> None:
