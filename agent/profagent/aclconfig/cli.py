@@ -31,7 +31,7 @@ async def _get(path: str, board: str | None) -> dict[str, object] | None:
 
 
 async def _set(path: str, board: str | None, asked: ProfilerSettings) -> tuple[bool, Section]:
-    """Whether the file changed, and what a check says of it then."""
+    """Return True if the file changed, and the findings of a check of the new content."""
     async with opened_acl_json(path, board) as file:
         before = await file.read()
         data = edited_acl_json(before or b"", asked, file.shown).encode("utf-8", "surrogateescape")
@@ -65,7 +65,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _file(function: F) -> F:
-    """`[--board BOARD] PATH`."""
+    """Add the arguments and options `[--board BOARD] PATH` and `--json`."""
     for add in (
         click.argument("path", metavar="PATH"),
         options.ssh_board,
@@ -149,7 +149,7 @@ def check(*, path: str, board: str | None, as_json: bool) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; halves of characters become text."""
+    """Return a JSON value whose texts hold no lone surrogates, which JSON cannot print."""
     if isinstance(value, dict):
         return {display_text(key): _plain(below) for key, below in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The `profiler` object of an acl.json, as it is to be for a run; the rest of the file stays (format page 5)."""
+"""Edits the `profiler` object of an acl.json for a run; the rest of the file stays (format page 5)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NEW_MODE = 0o644
 
 @asynccontextmanager
 async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[AclJsonFile]:
-    """The file here, or on a board by its name or as `ssh` calls it. Raises UsageError, UnreachableError."""
+    """Yield the file of this host, or of a board by its name or SSH target. Raises UsageError, UnreachableError."""
     if board is None:
         yield AclJsonFile(path, path)
         return
@@ -42,16 +42,16 @@ async def opened_acl_json(path: str, board: str | None) -> AsyncIterator[AclJson
 
 
 class AclJsonFile:
-    """A file of this host, or of a board; `shown` is what messages call it. A board's raises UnreachableError, too."""
+    """A file of this host or of a board; `shown` is its name in messages. A board's also raises UnreachableError."""
 
     def __init__(self, path: str, shown: str, remote: Remote | None = None) -> None:
         self.shown = shown
         self._path = path
         self._remote = remote
-        self._found: BoardFile | None = None  # the board's file, as it was read last
+        self._found: BoardFile | None = None  # the board's file at the latest read(): write() keeps its owner and mode
 
     async def read(self) -> bytes | None:
-        """What it holds; None where there is none. Raises UsageError for one that cannot be read."""
+        """Return the content; None if the file does not exist. Raises UsageError if it cannot be read."""
         if self._remote is not None:
             self._found = await self._remote.content(self._path)
             return None if self._found is None else self._found.data
@@ -61,11 +61,11 @@ class AclJsonFile:
             raise UsageError(f"cannot read {self.shown}: {error.strerror}", hint="name an acl.json") from error
 
     async def write(self, data: bytes) -> None:
-        """Write it whole or not at all: owner and mode stay, and a link leads on to the file. Raises ProfagentError."""
+        """Replace the content atomically; owner and mode stay, and a link is followed. Raises ProfagentError."""
         if self._remote is None:
             await asyncio.to_thread(self._write_here, data)
             return
-        # Owner and mode are those of what was read, whatever has come there since.
+        # Owner and mode are those of the file that was read, even if another file has replaced it since.
         mode, owner = (self._found.mode, self._found.owner) if self._found else (_NEW_MODE, "")
         await self._remote.put(data, self._path, mode, owner=owner, follows_link=True)
 
@@ -77,7 +77,7 @@ class AclJsonFile:
             file.write(data)
 
     async def output_state(self, output: str) -> str:
-        """What `output` is on the board, as `acl_json_section` takes it; empty where no board is asked."""
+        """Return the state of `output` on the board for `acl_json_section`; empty for a file of this host."""
         if self._remote is None:
             return ""
         name = shlex.quote(output)
@@ -122,13 +122,13 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
 PROFILER, DUMP = "profiler", "dump"
 _HINT = "mend the file: `profagent aclconfig check` says what the runtime takes"
 _SWITCH_KEYS = ("switch", "acl_api", "aicpu", "aacpu")
-# The manual's spelling, and the one that the libraries read.
+# The manual's spelling of each key, then the one that the libraries read.
 _SPELLINGS = (("switch",), ("interval",), ("acl_api",), ("aacpu", "aicpu"), ("aac_metrics", "aic_metrics"))
 
 
 @dataclass(frozen=True, slots=True)
 class ProfilerSettings:
-    """Values that are asked for, by the vendor's names; None: as the file has them, else the vendor's default."""
+    """Requested values by the vendor's names; None: the value in the file, else the vendor's default."""
 
     switch: str | None = None
     output: str | None = None
@@ -139,7 +139,7 @@ class ProfilerSettings:
 
     @property
     def records(self) -> bool:
-        """Whether a program that reads them all records anything."""
+        """True if a program that reads these settings records anything."""
         return self.switch == "on" and (self.acl_api == "on" or self.aacpu == "on" or self.aac_metrics == METRICS)
 
 
@@ -148,27 +148,28 @@ DEFAULTS = ProfilerSettings("on", None, 0, "on", "on", METRICS)
 
 
 def edited_acl_json(data: bytes, asked: ProfilerSettings, file: str, *, without_dump: bool = False) -> str:
-    """The text of the file with these values, as strings, in both spellings; other keys stay, but for a `dump`.
+    """Return the file's text with these values as strings, in both spellings; other keys stay.
 
-    Empty data is a file that there is not. Raises FormatError, and UsageError where no `output` is known.
+    `without_dump` removes the key `dump`. Empty data stands for a missing file. Raises FormatError, and UsageError if
+    no `output` is known.
     """
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
     own = _profiler_strings(found) if isinstance(found, dict) else {}
     kept = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
     text = json.dumps({**kept, PROFILER: {**own, **_values(own, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
-    # Halves of characters, which a file can only name by their numbers.
+    # Lone surrogates have no UTF-8 encoding: JSON can only write them as escapes.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def profiler_of(data: bytes, file: str) -> dict[str, object] | None:
-    """The object as the file has it; None where there is none. Raises FormatError."""
+    """Return the `profiler` object of the file; None without one. Raises FormatError."""
     found = _document(data, file).get(PROFILER)
     return found if isinstance(found, dict) else None
 
 
 def has_dump(data: bytes) -> bool:
-    """Whether the file speaks of a Dump, which the manual forbids beside profiling."""
+    """Return True if the file configures a Dump, which the manual forbids beside profiling."""
     try:
         return bool(_document(data, "").get(DUMP))
     except FormatError:
@@ -186,7 +187,7 @@ def _document(data: bytes, file: str) -> dict[str, object]:
 
 
 def _values(own: Mapping[str, str], asked: ProfilerSettings, file: str) -> dict[str, str]:
-    """What was asked for, else what the file says, else the default; in both spellings."""
+    """Return the requested values, else the file's, else the defaults; in both spellings."""
     output = asked.output or own.get("output")
     if not output:
         raise UsageError(f"{file} names no output, and a program would crash", hint="name a directory with --output")
@@ -199,7 +200,7 @@ def _values(own: Mapping[str, str], asked: ProfilerSettings, file: str) -> dict[
 
 
 def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of `profiler`, each value a string: a truth of a switch is on or off, null says nothing."""
+    """Return the members of `profiler` as strings: a boolean switch is on or off, null is left out."""
     own = {}
     for key, value in profiler.items():
         if key in _SWITCH_KEYS and isinstance(value, bool):
@@ -212,7 +213,7 @@ def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_strings(value: Any) -> Any:
-    """The same with every value a string: the runtime reads nothing else."""
+    """Return the JSON value with every scalar as a string: the runtime reads nothing else."""
     if isinstance(value, dict):
         return {key: _as_strings(below) for key, below in value.items()}
     return [_as_strings(below) for below in value] if isinstance(value, list) else _text(value)

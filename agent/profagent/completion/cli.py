@@ -32,7 +32,7 @@ def _zsh_home() -> Path:
     return Path(os.environ.get("ZDOTDIR") or Path.home())
 
 
-# Of each shell: where it looks for a user's completions by itself, and what is to be done then.
+# Where each shell looks for a user's completions; NEXT says what the user has to do then.
 PLACES: dict[str, Callable[[], Path]] = {
     "bash": lambda: _data_home() / "bash-completion" / "completions" / PROGRAM,
     "zsh": lambda: _zsh_home() / ".zfunc" / f"_{PROGRAM}",
@@ -89,7 +89,7 @@ def show(*, shell: str | None) -> None:
 
 
 def script(shell: str) -> str:
-    """What a shell reads."""
+    """Return the shell's completion script."""
     register()
     completing = get_completion_class(shell)
     assert completing is not None

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-# Merged traces of it, and what each is.
+# Formats of merged traces that the demo exports, with a description of each.
 TRACES = {"perfetto": "all on one page", "trace": "the same as JSON"}
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How long the simulated program runs, at which rate and with which network."""
+    """The duration, rate and network of the simulated program, and the workspace to record into."""
 
     workspace: Workspace
     for_s: float = 5.0
@@ -54,7 +54,10 @@ class DemoOptions:
 async def demo(
     options: DemoOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> tuple[dict[str, Any], Path]:
-    """Run the simulated board, show it live, record and export it; the summary, the exports. Raises ProfagentError."""
+    """Run the simulated board, show it live, record and export it; return the summary and the folder of exports.
+
+    Raises ProfagentError.
+    """
     async with simulated_board(options) as (address, process):
         summary = await _lives_through(process, _capture(options, address, show, tell, stop))
     tell("exporting")
@@ -71,14 +74,14 @@ async def demo(
 
 
 async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
-    """What some work gives, which is given up when the board ends before it. Raises ProfagentError then."""
+    """Return the result of `work`; cancel it and raise ProfagentError if the board ends before it."""
     task, ended = asyncio.create_task(work), asyncio.create_task(process.wait())
     try:
         await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
     except UnreachableError:
-        # It is given a moment to be gone.
+        # The link may break shortly before the process ends: its exit code gives the better error.
         await asyncio.wait([ended], timeout=ENDING_S)
         if process.returncode is None:
             raise
@@ -91,13 +94,13 @@ async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[An
 
 @asynccontextmanager
 async def simulated_board(options: DemoOptions) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
-    """A `profagentd --simulate` of our own on a free loopback port: its address, and the process."""
+    """Run `profagentd --simulate` on a free loopback port; yield its address and its process."""
     arguments = ["--listen", "127.0.0.1:0", "--simulate", "--model", options.model]
     arguments += ("--rate", f"{options.rate:g}", "--for", f"{options.for_s:g}", "--log-level", "warning")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "profagentd", *arguments),
         stdout=asyncio.subprocess.PIPE,
-        # Ctrl-C is ours: the board goes on until everything has been fetched.
+        # Ctrl-C must reach this process only: the board runs on until everything has been fetched.
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -133,7 +136,7 @@ async def _capture(
         return await record(RecordOptions((address,), options.workspace, until_finished=True, backlog=True), tell, stop)
     finally:
         watching.set()
-        # That it lost a board that has just stopped is no error.
+        # The board has just stopped, so a lost connection is expected here.
         with suppress(UnreachableError):
             await live
 

@@ -1,10 +1,10 @@
-"""`keys`: a CA's folder of keys: the CA, what it issued, and the list of what it revoked.
+"""`keys`: the folder of a CA, with the CA, the certificates it issued, and the list of those it revoked.
 
 ca.pem ca.key            the authority
 host.pem host.key        this host's own certificate
 revoked.txt              fingerprints that are no longer trusted
 certificates/            every certificate that was issued
-boards/NAME hosts/NAME   what is copied to a board, or to another host, whole
+boards/NAME hosts/NAME   the folder to copy to a board, or to another host
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Boards without a battery wake up here.
+# Certificates are valid from the epoch on: the clock of a board without a battery starts there.
 SINCE = datetime(1970, 1, 1, tzinfo=UTC)
 CA_DAYS = 20 * 365
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
@@ -61,7 +61,7 @@ class Issued:
 
 
 def new_ca(name: str, now: datetime) -> Issued:
-    """An authority of its own."""
+    """Return a new, self-signed authority."""
     key, subject = ec.generate_private_key(ec.SECP256R1()), _name(name)
     constraints = x509.BasicConstraints(ca=True, path_length=0)
     critical = (constraints, _usage(signs_certificates=True))
@@ -71,9 +71,9 @@ def new_ca(name: str, now: datetime) -> Issued:
 def issue_board(
     authority: Issued, name: str, addresses: tuple[str, ...], *, days: int, now: datetime, identity: str = ""
 ) -> Issued:
-    """A certificate for a daemon that is reached by these IP addresses and host names. Raises UsageError.
+    """Return a certificate for a daemon at these IP addresses and host names. Raises UsageError.
 
-    With an identity, no board of another one can have it.
+    With an identity, hosts accept it only from the board that has this identity.
     """
     alternatives = [alternative_name(each) for each in addresses]
     if identity:
@@ -82,12 +82,12 @@ def issue_board(
 
 
 def issue_host(authority: Issued, name: str, role: str, *, days: int, now: datetime) -> Issued:
-    """A certificate for a host with a role. Raises UsageError."""
+    """Return a certificate for a host with a role. Raises UsageError."""
     return _issue(authority, name, [x509.UniformResourceIdentifier(ROLE_URI + role)], days, now, is_board=False)
 
 
 def alternative_name(address: str) -> x509.GeneralName:
-    """An IP address, or a host name, as certificates have them. Raises UsageError."""
+    """Return an IP address or host name as an X.509 name. Raises UsageError."""
     try:
         return x509.IPAddress(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
@@ -157,7 +157,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 CA_KEY = "ca.key"
 BOARD_CERT, BOARD_KEY, BOARD_ID = "board.pem", "board.key", "board-id"
 OPERATOR = ROLES[-1]
-# How long a board's or a host's certificate holds unless it is told otherwise.
+# The default validity of a board's or a host's certificate, in days.
 DAYS = 730
 SHORTEST_PREFIX = 8
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -168,7 +168,7 @@ _LIST_HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class CertificateEntry:
-    """A certificate of the CA, and whether it is revoked, or its time is over."""
+    """A certificate of the CA, and its state: revoked or not, expired or not."""
 
     certificate: Certificate
     revoked: bool
@@ -177,7 +177,7 @@ class CertificateEntry:
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """A certificate that was issued, and the folder to copy."""
+    """A new certificate, and the folder to copy."""
 
     certificate: Certificate
     folder: Path
@@ -187,12 +187,12 @@ class Keys:
     """The folder of a CA."""
 
     def __init__(self, folder: Path, now: datetime | None = None) -> None:
-        """`now` is the time from which validity counts; None: this host's clock."""
+        """Take the folder; `now` is the start of validity, None for this host's clock."""
         self.folder = folder
         self._now = now or datetime.now(UTC)
 
     def init(self, name: str = "", days: int = DAYS) -> IssuedCertificate:
-        """Make the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
+        """Create the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
         if self.folder.is_dir() and any(self.folder.iterdir()):
             raise UsageError(
                 f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
@@ -209,7 +209,7 @@ class Keys:
     def issue_board(
         self, name: str, addresses: tuple[str, ...], days: int = DAYS, identity: str = ""
     ) -> IssuedCertificate:
-        """A board's certificate, for the one with this identity alone if it is given. Raises UsageError."""
+        """Issue a certificate to a board, bound to an identity if one is given. Raises UsageError."""
         if not addresses:
             raise UsageError("a board's certificate needs an address", hint="--address for each that hosts call it by")
         authority = self._authority()
@@ -218,12 +218,12 @@ class Keys:
         return self._hand_out("board", name, issued, files | ({BOARD_ID: f"{identity}\n".encode()} if identity else {}))
 
     def issue_host(self, name: str, role: str, days: int = DAYS) -> IssuedCertificate:
-        """Another host's certificate. Raises UsageError."""
+        """Issue a certificate to another host. Raises UsageError."""
         issued = issue_host(self._authority(), _checked(name), role, days=days, now=self._now)
         return self._hand_out("host", name, issued, {CERT: issued.certificate, KEY: issued.key})
 
     def entries(self) -> list[CertificateEntry]:
-        """The authority, and what it issued, by kind and name. Raises UsageError."""
+        """Return the authority and the certificates it issued, by kind and name. Raises UsageError."""
         revoked = self._revoked()
         authority = Certificate.read(content(self.folder / CA), self.folder / CA)
         found = [authority, *issued_certificates(self.folder)]
@@ -232,13 +232,13 @@ class Keys:
         return [CertificateEntry(each, each.fingerprint in revoked, each.until < self._now) for each in found]
 
     def takes(self, certificate: Certificate) -> bool:
-        """Whether it is the CA's, holds now, and is not revoked. Raises UsageError."""
+        """Return True if the CA issued the certificate, it is valid now, and it is not revoked. Raises UsageError."""
         authority = Certificate.read(content(self.folder / CA), CA)
         is_known = certificate.is_issued_by(authority) and certificate.fingerprint not in self._revoked()
         return is_known and self._now < certificate.until
 
     def revoke(self, what: str) -> list[Certificate]:
-        """Revoke by name or fingerprint; the certificates that are so now. Raises UsageError."""
+        """Revoke certificates by name or fingerprint, and return them. Raises UsageError."""
         self._authority()
         with alone_in(self.folder):
             chosen = self._chosen(what)
@@ -280,7 +280,7 @@ class Keys:
                     )
             write_atomically(self.folder / _record(certificate), [issued.certificate], durably=True)
             ca, revoked = (content(self.folder / each) for each in (CA, REVOKED))
-            # What is there belongs to a certificate that is revoked.
+            # A folder that exists belongs to a revoked certificate: one that is still trusted has raised above.
             shutil.rmtree(folder, ignore_errors=True)
             write_folder_atomically(folder, {CA: ca, REVOKED: revoked, **files})
         return IssuedCertificate(certificate, folder)
@@ -300,7 +300,7 @@ class Keys:
 
 
 def _record(certificate: Certificate) -> str:
-    """Where the CA keeps a certificate that it issued."""
+    """Return the path, in the folder, of the copy of a certificate that the CA issued."""
     return f"certificates/{certificate.fingerprint}.pem"
 
 
@@ -311,7 +311,7 @@ def _checked(name: str) -> str:
 
 
 def content(path: Path) -> bytes:
-    """A file of the folder. Raises UsageError."""
+    """Return the content of a file of the folder. Raises UsageError."""
     try:
         return path.read_bytes()
     except OSError as error:
