@@ -347,7 +347,8 @@ def expire_rows(*, before: datetime, address: str | None, as_json: bool) -> None
     """Delete records, calls, metrics, ranges and inferences of sessions that began before a day (UTC).
 
     Their figures, histograms and ledger stay: all questions but `fleet sql` are answered as before. The disk
-    has the room a week later, when `fleet compact` runs.
+    has the room a week later, when `fleet compact` runs. Sessions that `gc --pushed` let go then have no
+    records anywhere.
 
     Example: profagent fleet expire 2026-08-01 --lake /mnt/lake
     Example: profagent fleet expire 2026-08-01 --json
