@@ -1,4 +1,4 @@
-"""Following one board: a link's session with a real clock, real channels, a sink and an observer."""
+"""Capture of one board: a link session with a real clock, real channels, a sink and an observer."""
 
 from __future__ import annotations
 
@@ -57,34 +57,35 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How often a board that is silent is looked at.
+# Interval between checks of a board that is silent.
 SILENCE_LOOK_S = 0.25
 CLOCK_INTERVAL_S = 60.0
-# What is durable is told so often, or when it is of so many logs: few of the 4,096 that a board may have at a time.
+# Acknowledgements are sent at this interval, or once this many logs have one: the 4,096 logs that a board may announce
+# at a time are then released soon enough.
 ACKNOWLEDGE_S, ACKNOWLEDGE_LOGS = 0.5, 256
 
 
 class Sink(Protocol):
-    """What becomes of a board's stream. Calls come one at a time, but for `sample_clock`.
+    """Destination of a board's stream. Its methods are called one at a time, but for `sample_clock`.
 
-    What was taken is `committed` before any other call, but for `take` and `holdings`.
+    Events that were taken are `committed` before any other method is called, but for `take` and `holdings`.
     """
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
-        """JOBs that turned out to be of another SoC: nothing more of them is wanted."""
+        """JOBs that turned out to be from another SoC; they are not followed any more."""
 
     async def begin(self, board: Board, address: str) -> None:
-        """A stream has been opened; called again after each reconnection."""
+        """Begin with a stream that was opened; called again after each reconnection."""
 
     def know_job(self, job: JobStatus) -> None:
-        """A JOB that will be followed."""
+        """Take a JOB that is going to be followed."""
 
     async def listed(self, names: Collection[str]) -> Sequence[Applied]:
-        """The board has told every JOB that it has; returns what is over because it is not among them."""
+        """Take the names of all JOBs on the board; return what became of held JOBs that are not among them."""
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """What is held of announced logs; what was taken of them counts."""
+        """Return a Holding for each announced log; events that were taken count as held."""
 
     async def take(
         self,
@@ -93,63 +94,66 @@ class Sink(Protocol):
         *,
         more: bool,
     ) -> Sequence[Applied]:
-        """Take events in order. `more`: others are at hand, and these may be durable later.
+        """Take events in order. With `more`, further events are at hand, and these may become durable later.
 
-        Returns what has become of those that are durable and were not returned yet, as the other methods do.
+        Returns the batches that have become durable and were not returned yet, as the other methods do.
         """
 
     async def committed(self) -> Sequence[Applied]:
-        """Wait until all events that were given are durable, and their `acknowledge` was called.
+        """Wait until all events that were taken are durable, and `acknowledge` was called for them.
 
-        Nothing is left to return where it returns nothing.
+        Returns durable batches that were not returned yet; an empty sequence means that none is left.
         """
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
-        """A JOB's state is another; `caught_up`: and everything it held has come."""
+        """Take the new state of a JOB; with `caught_up`, everything that it held has arrived."""
 
     async def sample_clock(self, channel: Channel) -> None:
-        """A good moment to compare clocks."""
+        """Compare the board's clock with the host's; called when the stream is open, and then at intervals."""
 
     async def has_room(self) -> bool:
-        """Whether its disk, which was full, has room again."""
+        """Return True if the disk, which was full, has room again."""
 
 
 class Observer(Protocol):
-    """Who wants to know."""
+    """Receiver of what happens in a capture: links, remarks, applied batches, JOB states."""
 
     def linked(self, board: Board, role: str) -> None:
-        """The stream is open; the role is viewer, operator or unknown."""
+        """Take the news that the stream is open; the role is viewer, operator or unknown."""
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """The link was lost; the next attempt follows after `wait_s`."""
+        """Take the news that the link was lost; the next attempt follows after `wait_s` seconds."""
 
     def remark(self, text: str) -> None:
-        """Something about the link that people want to know: how far behind it is, why it pauses."""
+        """Take a text for people about the link: how far it is behind the board, why it pauses."""
 
     def changed(self, applied: Sequence[Applied]) -> None:
-        """Batches were taken, and are durable where anything is kept."""
+        """Take batches that were applied; they are durable if the sink stores anything."""
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """The followed JOBs, as they are now."""
+        """Take the followed JOBs as they are now."""
 
 
 class FollowedStream:
-    """One stream. Its tasks live no longer than `run`."""
+    """One stream to the board. Its tasks end with `run`."""
 
     def __init__(self, capture: Capture, channel: Channel, stream: Stream) -> None:
         self._capture, self._session = capture, capture.session
         self._channel, self._stream = channel, stream
-        # What came, in order; last an error when the stream has ended, or None when the capture is stopped.
+        # Messages of the board in order, then an error when the stream has ended. None wakes the worker: the capture is
+        # stopped, or the board is silent.
         self._queue: asyncio.Queue[ServerMessage | UnreachableError | None] = asyncio.Queue(QUEUED_MESSAGES)
         self._welcomed = asyncio.Event()
-        self._durable: dict[int, Acknowledgement] = {}  # by handle, what the board is to be told
+        self._durable: dict[int, Acknowledgement] = {}  # acknowledgements to send, by handle
+        # Set while `_durable` has entries that no message has carried yet.
         self._has_durable = asyncio.Event()
-        self._is_listening = False  # the board is waited for, and not our own work
+        self._is_listening = False  # the reader waits for the board, not for the queue
+        # Tasks send independently; the lock keeps `_patience` with the message that is being sent.
         self._sending = asyncio.Lock()
-        self._patience: asyncio.Timeout | None = None  # with the message that the board is to take
+        self._patience: asyncio.Timeout | None = None  # the timeout of the message that is being sent
 
     async def run(self) -> None:
-        """Converse until the link waits or is closed; raises what ends the stream before."""
+        """Converse until the session waits or is closed; raise the error that ends the stream before."""
         try:
             async with asyncio.TaskGroup() as group:
                 sides = (
@@ -166,19 +170,22 @@ class FollowedStream:
                 for task in others:
                     task.cancel()
         except BaseExceptionGroup as failures:
-            # A fault of ours rather than the link's end, where both came together.
+            # A programming error goes first: where it comes with the end of the link, the link's error would hide it.
             errors = failures.exceptions
             raise next((each for each in errors if not isinstance(each, ProfagentError)), errors[0]) from None
         finally:
             await self._capture.committed()
 
     async def open(self) -> None:
-        """Say the first words."""
+        """Send the opening message."""
         self._session.opened(_now())
         await self._send_all()
 
     async def take(self, message: ServerMessage | UnreachableError | None) -> None:
-        """Let a message have its effect; None: the session has something to tell. Raises the error that it may be."""
+        """Pass one message to the session and handle the events that follow; None only handles events that wait.
+
+        Raises the error that the reader has put in place of a message.
+        """
         if isinstance(message, UnreachableError):
             raise message
         if message is not None:
@@ -188,12 +195,12 @@ class FollowedStream:
         await self.handle()
 
     async def flush(self) -> None:
-        """Hand on what has gathered, if it is time."""
+        """Hand on gathered events if they are due."""
         self._session.tick(_now())
         await self.handle()
 
     async def handle(self) -> None:
-        """Let the sink, the observer and then the board know what has happened."""
+        """Pass the session's events to the sink and the observer, and then its messages to the board."""
         while events := self._session.events_received():
             for event in events:
                 await self._know(event)
@@ -201,10 +208,9 @@ class FollowedStream:
         await self._send_all()
 
     async def _work(self) -> None:
-        """Take messages one at a time; hand on what has gathered when its time has come."""
         while self._session.has_stream:
             if self._session.finish_by is not None and _now() >= self._session.finish_by:
-                # Messages that wait may be many, and the board has them still.
+                # Queued messages are dropped: there may be many, and the board still has what they carry.
                 await self.flush()
                 return
             try:
@@ -215,18 +221,21 @@ class FollowedStream:
             else:
                 await self.take(message)
             if self._queue.empty():
-                # There is nothing to do meanwhile.
+                # The queue is empty, so waiting for the disk here delays no message.
                 await self._capture.committed()
 
     async def _leave(self) -> None:
-        """Let the board hear the last: a call that is cancelled takes back what is on its way."""
+        """Send the last acknowledgements and wait for the board to end the call.
+
+        A call that is cancelled drops messages that are on their way.
+        """
         await self._capture.committed()
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_S):
                 await self._send_durable()
                 await self._stream.finish()
                 while not isinstance(await self._queue.get(), UnreachableError):
-                    pass  # it is with the board still
+                    pass  # the board still has what this message carries
 
     async def _read(self) -> None:
         try:
@@ -237,11 +246,12 @@ class FollowedStream:
                 message = await self._before_silence(self._stream.receive())
                 self._is_listening = False
                 await self._queue.put(message)
-                # Not before: a board that nobody listens to is not silent.
+                # Only after the queue took the message: while the queue is full nobody listens, and the board is not
+                # silent.
                 self._session.heard(_now())
                 self._capture.heard_us = _wall_us()
         except UnreachableError as error:
-            # What came before is taken before: a goodbye, for one.
+            # The error goes through the queue so that earlier messages, such as a Goodbye, are handled first.
             await self._queue.put(error)
 
     async def _before_silence(self, awaited: Awaitable[T]) -> T:
@@ -261,7 +271,7 @@ class FollowedStream:
     async def _compare_clocks(self) -> None:
         await self._welcomed.wait()
         while True:
-            # Over a slow link an answer may come too late; whether the link is gone, the stream itself tells.
+            # On a slow link the answer may come too late; if the link is lost, the reader of the stream finds out.
             with suppress(UnreachableError):
                 await self._capture.sink.sample_clock(self._channel)
             await asyncio.sleep(CLOCK_INTERVAL_S)
@@ -317,13 +327,13 @@ class FollowedStream:
             except TimeoutError:
                 self._stream.cancel("it does not take what this host says")
             except UnreachableError:
-                pass  # whoever reads the stream is told that it has ended, and why
+                pass  # the reader of the stream gets the same error with its reason
             finally:
                 self._patience = None
         self._session.spoke(_now())
 
     async def _acknowledge(self, logs: Sequence[Acknowledgement]) -> None:
-        """Have it told with what becomes durable after it: a message takes longer than its entries, at both ends."""
+        """Queue acknowledgements for a common message: a message costs both ends more than its entries do."""
         self._durable.update((each.handle, each) for each in logs)
         if len(self._durable) >= ACKNOWLEDGE_LOGS:
             await self._send_durable()
@@ -360,22 +370,22 @@ class Capture:
         access: Access = BY_ADDRESS,
         asks_at_end: bool = False,
     ) -> None:
-        """`wants`, `gather_s` and `is_patient` as of LinkSession.
+        """`wants`, `gather_s` and `is_patient` are those of LinkSession.
 
-        With `asks_at_end` a capture that is stopped waits for the board's word that everything has come.
+        With `asks_at_end` a stopped capture waits for the board to confirm that everything has been sent.
         """
         self.address, self.sink, self.observer = address, sink, observer
         self.stop, self._access, self.asks_at_end = stop, access, asks_at_end
         self.coverage = Coverage(_wall_us())
-        self.heard_us = 0  # when the board spoke last, by the host's wall clock
-        self._why = ""  # there is no link, or nothing can be written
+        self.heard_us = 0  # time of the board's last message, by the host's wall clock
+        self._why = ""  # the reason of the present interruption, for the coverage
         opening = Open(consumer, f"profagent {__version__}")
         self.session = LinkSession(address, opening, wants, gather_s=gather_s, is_patient=is_patient)
 
     async def run(self) -> None:
-        """Follow the board; a link that is lost is tried again, a full disk is waited for.
+        """Follow the board until `stop`; reconnect after a lost link, and wait while the disk is full.
 
-        A first connection that fails raises UnreachableError unless the capture is patient.
+        Raises UnreachableError if the first connection fails and the capture is not patient.
         """
         session = self.session
         try:
@@ -420,12 +430,12 @@ class Capture:
             await FollowedStream(self, channel, stream).run()
 
     async def committed(self) -> None:
-        """Wait until all that was taken is durable, and let the observer know."""
+        """Wait until all taken events are durable, and pass the applied batches to the observer."""
         while applied := await self.sink.committed():
             self.observer.changed(applied)
 
     def tell(self, event: Event) -> None:
-        """Let the observer know of what no sink needs."""
+        """Pass an event that no sink needs to the observer."""
         match event:
             case JobsShown():
                 behind = (job.name for job in event.jobs if not (job.caught_up or job.is_over))
@@ -438,7 +448,7 @@ class Capture:
                 self.observer.remark(event.text)
 
     def stand(self) -> None:
-        """Note how the board is followed now."""
+        """Note in the coverage how the board is followed now."""
         session, before = self.session, self.coverage.board.standing
         standing = session.standing
         was_never_reached = standing is Standing.AWAY and before is Standing.CONNECTING
@@ -446,13 +456,13 @@ class Capture:
             return
         now_us, silent_us = _wall_us(), QUIET_HEARTBEATS * session.heartbeat_s * US_PER_S
         was_linked = before in (Standing.COVERED, Standing.BEHIND)
-        # A host that slept has not followed meanwhile either.
+        # A host that was suspended did not follow the board meanwhile, so the interval begins with the last message.
         is_late = was_linked and now_us - self.heard_us > silent_us
         detail = self._why if standing in (Standing.AWAY, Standing.PAUSED) else ""
         self.coverage.stand(standing, now_us, self.heard_us if is_late else None, detail)
 
     def _note_unanswered(self) -> None:
-        """At its end a board that was covered did not say that everything has come."""
+        """Note in the coverage that a covered board did not confirm at the end that everything was sent."""
         if not self.asks_at_end or self.session.has_synced or self.coverage.board.standing is not Standing.COVERED:
             return
         now_us = _wall_us()

@@ -1,4 +1,4 @@
-"""`profagent record`."""
+"""Command `profagent record`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _consumer(text: str) -> str:
 
 
 def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """A callback that gives the command what its option's text means."""
+    """Return a callback that gives the command the parsed value of its option."""
     return lambda _context, _option, text: None if text is None else read(text)
 
 
@@ -138,7 +138,7 @@ def command(
 
 
 def _pushed(lake: str, workspace: Workspace, sessions: Sequence[str]) -> int:
-    """Push sessions as `profagent push` does; of what is not pushed say so. Return 0, or the exit code of that."""
+    """Push sessions as `profagent push` does; report a failure. Return 0, or the exit code of the failure."""
     context = click.get_current_context()
     push = group.get_command(context, "push")
     assert push is not None

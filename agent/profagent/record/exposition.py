@@ -1,6 +1,6 @@
-"""What a capture tells Prometheus while it goes on: a page of its figures on an address of this host.
+"""Prometheus metrics of a running capture, served as a page on an address of this host.
 
-The server has a thread of its own, which ends with the capture; it only reads.
+The server has a thread of its own, which ends with the capture and only reads.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from profagent.store.writer import Applied
 
 US_PER_S = 1_000_000
-# From half a millisecond to some ten seconds, each a sixth above the one before: so exact a quantile is.
+# From 0.5 ms to about ten seconds, each a sixth above the one before: this bounds the error of a quantile.
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
 
 
 class Exposition:
-    """The figures of all boards of a capture, each by `board`, as it was named."""
+    """Metrics of all boards of a capture; the label `board` has the name that the user gave."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -93,7 +93,7 @@ class Exposition:
         self.layers_known = self._gauge("layers_known", "How many layers the model has.", "model")
 
     def measured(self, observer: Observer, board: str) -> Measured:
-        """An observer of a board's capture whose figures these are."""
+        """Return an observer that feeds these metrics from one board's capture, and passes on to `observer`."""
         return Measured(observer, self, board)
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
@@ -105,7 +105,10 @@ class Exposition:
 
 @contextmanager
 def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
-    """The figures, and where they are told until the end. Raises UsageError where nobody can listen there."""
+    """Serve metrics until the context is left; yield them and the page's URL.
+
+    Raises UsageError if the address cannot be listened on.
+    """
     host, separator, port = address.rpartition(":")
     host = host.strip("[]")
     if not separator or not host or not port.isdecimal():
@@ -128,9 +131,9 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
 
 
 def _for_own_names(app: WSGIApplication, listened: str) -> WSGIApplication:
-    """Return the page for who calls it by an IP address, or by a name of this host.
+    """Return an app that answers only requests for an IP address or for a name of this host.
 
-    A page of somebody else's, whose name leads to this address, has the browser of this host's user ask for it, too.
+    Otherwise a foreign web page whose name resolves to this address could read the metrics through the user's browser.
     """
     own = {name.lower() for name in ("localhost", listened, socket.gethostname(), socket.getfqdn())}
 
@@ -161,24 +164,30 @@ def _is_in(session: LinkSession, *states: State) -> float:
 
 
 class Measured:
-    """An observer that counts, and tells another one."""
+    """Observer that counts what arrives and passes each call on to another observer."""
 
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
+        # The board's clock minus the host's in µs, as of the last welcome; and whether a stream is open.
         self._ahead_us, self._has_link = 0, False
+        # Composes events of inferences from batches; it holds those that are not final yet.
         self._events = LiveComposer(with_layers=True)
         self._rows = RowReader()
+        # By model, the latest inferences, from which the pace is computed.
         self._windows: LRUCache[str, LatencyWindow] = LRUCache(EXPOSED_MODELS)
-        self._paced: set[str] = set()  # models whose pace may be another one now
+        self._paced: set[str] = set()  # models whose pace is to be computed again
+        # By the log, number or reason that they are about, the losses that are counted in the gauge now.
         self._losses: dict[object, list[tuple[str, int]]] = {}
+        # By reason, the number of losses that the link itself reported.
         self._link_losses: dict[str, int] = {}
+        # Pairs of source and state that have a gauge; a pair without collections is set to 0.
         self._collections: set[tuple[str, str]] = set()
         exposition.capturing.labels(board).set(1)
         exposition.link_up.labels(board).set(0)
         exposition.links_lost.labels(board)
 
     def follow(self, capture: Capture) -> None:
-        """Tell of the link of this capture."""
+        """Read the metrics of the link from this capture, each time that the page is asked for."""
         session = capture.session
         self._to.lag_bytes.labels(self._board).set_function(lambda: session.lag_bytes)
         is_up = partial(_is_in, session, State.FOLLOWING, State.LAGGING)
@@ -190,11 +199,11 @@ class Measured:
             self._to.link_state.labels(self._board, state.value).set_function(partial(_is_in, session, state))
 
     def ended(self) -> None:
-        """The capture is over."""
+        """Note that the capture is over."""
         self._to.capturing.labels(self._board).set(0)
 
     def linked(self, board: Board, role: str) -> None:
-        """As of Observer."""
+        """Set the metrics of the board and of its clock."""
         self._ahead_us = board.clocks.wall_us - time.time_ns() // 1000
         simulated = str(board.simulated).lower()
         self._to.info.labels(self._board, board.hostname, board.identity, board.model, simulated).set(1)
@@ -202,17 +211,17 @@ class Measured:
         self._observer.linked(board, role)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """As of Observer."""
+        """Count the lost link, if its stream was open."""
         self._to.links_lost.labels(self._board).inc(self._has_link)
         self._has_link = False
         self._observer.unlinked(error, wait_s)
 
     def remark(self, text: str) -> None:
-        """As of Observer."""
+        """Pass the text on."""
         self._observer.remark(text)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """As of Observer."""
+        """Count collections by source and state."""
         counts: dict[tuple[str, str], int] = {}
         for job in jobs:
             counts[job.source, job.state] = counts.get((job.source, job.state), 0) + 1
@@ -222,7 +231,7 @@ class Measured:
         self._observer.jobs_changed(jobs)
 
     def changed(self, applied: Sequence[Applied]) -> None:
-        """As of Observer."""
+        """Count the records, losses and latencies of applied batches."""
         for each in applied:
             for change in each.batch.changes:
                 self._count(each.batch.job, change)
@@ -262,7 +271,7 @@ class Measured:
                 self._lose((job, data.path), entries)
 
     def _take_rows(self, job: str, change: SourceRows) -> None:
-        """Count rows of another source, and show the last values of counters, of those of one series their sum."""
+        """Count rows of another source, and set its metrics; counters of one series are added up."""
         seen = self._rows.read(job, change)
         if seen is None:
             return
@@ -289,7 +298,7 @@ class Measured:
             self._to.arrival_s.labels(self._board).set((board_now_us - inference["end_us"]) / US_PER_S)
 
     def _wait_is_over(self, event: Event) -> None:
-        """Observe a latency once: as soon as no call of it is waited for."""
+        """Observe a latency once, when none of its calls is outstanding."""
         where = self._board, event["model"]
         if event["latency_us"] is not None:
             self._to.latency_s.labels(*where, event["latency_from"]).observe(event["latency_us"] / US_PER_S)
@@ -298,7 +307,7 @@ class Measured:
             self._paced.add(event["model"])
 
     def _tell_pace(self) -> None:
-        """Tell the pace of models of which something came."""
+        """Set the pace of the models that changed since the last batch."""
         paced, self._paced = self._paced, set()
         for model in paced & set(self._windows):
             pace = self._windows[model].pace
@@ -307,7 +316,7 @@ class Measured:
                 self._to.gap_s.labels(self._board, model).set(pace.gap_us / US_PER_S)
 
     def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
-        """Put these losses in the place of those that were told of the same thing before."""
+        """Replace the losses that were counted for the same place before."""
         found = [(each.reason, count or each.count) for each in entries if each.grade == ledger.LOSS]
         before = self._losses.pop(place, [])
         if found:

@@ -1,4 +1,4 @@
-"""Events of a board's logs into its mirrors, and what they mean. Everything here blocks: it belongs on a thread."""
+"""Mirrors of a board's logs, into which events are written and decoded. Everything here blocks: run it on a thread."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 class OpenJob(NamedTuple):
-    """One JOB's mirror and decoder."""
+    """The mirror and the decoder of one JOB."""
 
     mirror: JobMirror | MemoryMirror | MirrorInPlace
     decoder: Decoder
 
 
 class LeftLogs(NamedTuple):
-    """Logs of one JOB that a batch was to write, where the JOB stands on its board, and its source."""
+    """Logs of one JOB that a batch was going to write, with the JOB's directory on the board and its source."""
 
     job: str
     directory: str
@@ -53,19 +53,24 @@ class LeftLogs(NamedTuple):
 
 
 class OpenBatch:
-    """The file that names them, written before they are; what it says of a batch that was committed does no harm.
+    """Files that name the logs of a batch before they are written, for a process that starts after a kill.
 
-    There are two, for batches in turn: the one before may not be committed yet. They are written over in their place,
-    which costs a quarter of a file that is made anew.
+    Two files take turns, because the batch before may not be committed yet. They are overwritten in place, which costs
+    a quarter of making a new file. Entries of a committed batch are harmless: `begun` and `arrived` compare each log
+    with the database.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """Without a file nothing is left to a later process."""
+        """`file` is the path of the first file; without it nothing is left to a later process."""
         self._files = () if file is None else (file, file.with_suffix(".batch2"))
+        # JOB, path and kind of the logs in the latest batch.
         self._names: set[tuple[str, bytes, bool]] = set()
 
     def begin(self, events: Iterable[Received], place: Callable[[str], tuple[str, str]]) -> None:
-        """These events are about to be written; `place`: a JOB's directory and source. Raises StoreError."""
+        """Name the logs of a batch before it is written; `place` gives a JOB's directory and source.
+
+        Raises StoreError.
+        """
         self._files = self._files[::-1]
         self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         if not self._files:
@@ -82,7 +87,8 @@ class OpenBatch:
             if handle is None:
                 handle = make_anew(str(file))
             try:
-                # Half of them, with some of an earlier batch behind, do no harm: nothing of this one is written yet.
+                # A write that is cut short is harmless: nothing of this batch is in the mirrors before all its names
+                # are written.
                 names = json.dumps([*by_job.values()]).encode("ascii")
                 write_all(handle, 0, names)
                 os.ftruncate(handle, len(names))
@@ -90,11 +96,11 @@ class OpenBatch:
                 os.close(handle)
 
     def has(self, log: FollowedLog) -> bool:
-        """Whether the latest batch has something of a log."""
+        """Return True if the latest batch has an event of a log."""
         return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
 
     def left(self) -> list[LeftLogs]:
-        """What the latest two batches were to write. Raises StoreError."""
+        """Return the logs that the latest two batches were going to write. Raises StoreError."""
         return [each for file in self._files for each in _names_in(file)]
 
 
@@ -103,16 +109,16 @@ def _names_in(file: Path) -> list[LeftLogs]:
         try:
             return [LeftLogs(*each) for each in json.loads(file.read_bytes())]
         except (FileNotFoundError, ValueError):
-            # There was none, or the power went before its names were on the disk.
+            # No batch was ever begun, or the power failed before its names were on the disk.
             return []
 
 
-# A file that was copied before is not the one that is there now.
+# Reasons of a new start which say that the file on the board is not the one that was copied.
 _ANOTHER_FILE = frozenset({ledger.DIFFERENT, ledger.RECREATED})
 
 
 class BoardMirrors:
-    """The mirrors of one board's JOBs."""
+    """Mirrors and decoders of one board's JOBs; those that were used last stay open."""
 
     def __init__(
         self,
@@ -124,42 +130,48 @@ class BoardMirrors:
         keeping: Keeping | None = None,
         is_past: Callable[[str], bool] | None = None,
     ) -> None:
-        """`feed` finds inferences that come whole; None where whoever sends has found them.
+        """`feed` collects inferences that arrive complete; None if the caller finds them itself.
 
-        `keeping` chooses inferences; `is_past` tells whether what comes of a JOB is from before the capture.
+        `keeping` chooses inferences; `is_past` returns True if what arrives of a JOB is from before the capture.
         """
         self.root = workspace.board_mirror(identity)
         self.batch = OpenBatch(workspace.open_batch(identity))
+        # JOBs of another SoC, by name: their events are dropped.
         self.refused: dict[str, UnsupportedBoardError] = {}
-        # Sources of JOBs, and intervals where their programs' acl.json is known, set before anything of them comes.
+        # Sources of JOBs, and the sampling intervals of programs whose acl.json is known; set before a JOB's first
+        # event.
         self.sources: dict[str, str] = {}
         self.intervals: dict[str, int | None] = {}
         self._is_past = is_past or (lambda _job: False)
-        self._past: dict[str, dict[str, int]] = {}  # by JOB, how far logs had come by then
+        # by JOB and path, the bytes of each log that are from before the capture
+        self._past: dict[str, dict[str, int]] = {}
         self._workspace, self._identity = workspace, identity
         self._counter_map, self._keeping = counter_map, keeping
         self._jobs: ClosingCache[OpenJob] = ClosingCache(REMEMBERED_JOBS, lambda job: job.mirror.close())
-        # By handle, complete logs of this stream of which the mirror has the very bytes that were committed.
+        # By handle, complete logs of this stream whose bytes in the mirror have the committed digest.
         self._verified: dict[int, HeldLog] = {}
-        self._damaged: set[int] = set()  # handles of the logs of which the mirror lost what it held
+        self._damaged: set[int] = set()  # handles of logs whose committed bytes are not in the mirror any more
         self._feed = feed
 
     def set_aside(self) -> list[tuple[str, str]]:
-        """JOB and path of each log of which an earlier generation is kept. Raises StoreError."""
+        """Return JOB and path of each log whose earlier generation is kept aside. Raises StoreError."""
         return logs_set_aside(self._workspace.superseded(self._identity))
 
     def restore(self, logs: Iterable[CommittedLog]) -> None:
-        """Drop what was not committed of data logs. Raises StoreError."""
+        """Cut data logs to their committed bytes. Raises StoreError."""
         for job, path, generation, offset in logs:
             self._of(job).mirror.restore(path, generation, offset)
 
     def expect(self, logs: Iterable[CommittedLog]) -> None:
-        """More is to come of these data logs: a `.done` that has come does not speak of what is there."""
+        """Tell the decoders that more of these data logs is to arrive, so that an earlier `.done` does not end them."""
         for log in logs:
             self._of(log.job).decoder.expect([log.path])
 
     def begun(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
-        """Which of a batch's data logs have more in the mirror than is held: it is to come again. Raises StoreError."""
+        """Return changes that mark a batch's data logs as begun if the mirror has more of them than is committed.
+
+        The rest of these logs arrives again. Raises StoreError.
+        """
         mirror = self._of(left.job).mirror
         changes: list[Change] = []
         for path in left.data:
@@ -170,9 +182,9 @@ class BoardMirrors:
         return changes
 
     def arrived(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
-        """What a batch's snapshots mean that are not as they are held: they are whole, and no earlier ones are there.
+        """Return the changes of a batch's snapshots that differ from what is committed: no earlier file is left.
 
-        Data logs are restored before. Raises StoreError.
+        Data logs are restored before this call. Raises StoreError.
         """
         job = self._of(left.job)
         changes: list[Change] = []
@@ -191,7 +203,7 @@ class BoardMirrors:
     def compare(
         self, job: str, by_path: Mapping[str, FollowedLog], held: Mapping[str, HeldLog]
     ) -> tuple[list[Holding], list[Change]]:
-        """What the mirror holds of announced logs, and what it should hold and does not."""
+        """Return what the mirror holds of announced logs, and ledger changes for committed bytes that it has lost."""
         holdings: list[Holding] = []
         lost: list[Change] = []
         mirror, decoder = self._of(job)
@@ -209,11 +221,12 @@ class BoardMirrors:
                 mirror.take_back(path, known.generation)
             digest = mirror.prefix_digest(path, known.offset, told=known.digest)
             if log.snapshot and digest != known.digest:
-                # It was rewritten and took its place, and the process died before its rows were: it comes again.
+                # The process ended after the new snapshot had taken the old one's place and before its rows were
+                # committed.
                 holdings.append(Holding(log.handle, known.generation))
             elif digest is None:
                 holdings.append(Holding(log.handle, known.generation))
-                # A file without committed bytes may be gone for a moment: it is made anew when it begins again.
+                # A missing file without committed bytes is no loss: it is made anew when the log starts again.
                 if known.offset:
                     lost.append(self._lost(log.handle, path))
             else:
@@ -225,11 +238,11 @@ class BoardMirrors:
         return holdings, lost
 
     def is_open(self, job: str) -> bool:
-        """Whether the JOB's mirror and decoder are at hand."""
+        """Return True if the JOB's mirror and decoder are open."""
         return job in self._jobs
 
     def begin_stream(self) -> None:
-        """A stream begins: its logs come with handles of their own."""
+        """Forget what depends on log handles: a new stream has handles of its own."""
         for job in self._jobs.values():
             job.decoder.begin_stream()
         self._verified.clear()
@@ -250,7 +263,7 @@ class BoardMirrors:
         arrivals, others = self._found(events)
         for arrival in read:
             arrivals.setdefault(arrival.received[0].job, []).append(arrival)
-        # The others first: among them is what names and times the records.
+        # Other events go first: they include the logs that name and time the records.
         self._take_each(others, changes, reached)
         for name, found in arrivals.items():
             if name not in self.refused:
@@ -259,7 +272,7 @@ class BoardMirrors:
         return changes, list(reached.values())
 
     def _found(self, events: Sequence[Received]) -> tuple[dict[str, list[Arrival]], Sequence[Received]]:
-        """Return inferences that came whole, by JOB, with the board's digests, and the other events."""
+        """Return complete inferences by JOB, their digests checked, and the other events."""
         if self._feed is None:
             return {}, events
         arrivals, others = self._feed.take(events, is_plain_allowed=self._may_be_plain)
@@ -274,7 +287,7 @@ class BoardMirrors:
     def _take_plain(
         self, name: str, arrivals: Sequence[Arrival], changes: list[Change], reached: dict[int, Acknowledgement]
     ) -> list[Received]:
-        """Write inferences that came whole; returns the events of those that are to be decoded log by log."""
+        """Write complete inferences; return the events of those that have to be decoded log by log."""
         job = self._of(name)
         found, odd = job.decoder.inferences([arrival.group for arrival in arrivals])
         is_odd = set(map(id, odd))
@@ -312,23 +325,23 @@ class BoardMirrors:
                 changes[job].append(LinkLedger(checked_path(log.path), entry))
 
     def assess(self, job: str, unsettled: Sequence[str], orphans: Sequence[str]) -> list[Change]:
-        """What is left to say of a JOB that has ended: of logs that nobody vouched for, of `.done` without data.
+        """Return the last changes of an ended JOB: logs without a verified digest, `.done` files without data.
 
-        Nothing of it stays in memory or open; for one that goes on after all both are made again.
+        The JOB's mirror is closed and its decoder dropped; both are made again if the JOB goes on after all.
         """
         changes = list(self._of(job).decoder.end(unsettled, orphans))
         self._jobs.pop(job).mirror.close()
         return changes
 
     def close(self) -> None:
-        """Close all files and drop what is in memory: the state of a log is built again from its committed bytes."""
+        """Close all files and drop all decoders: the state of a log is rebuilt from its committed bytes."""
         self._jobs.clear()
 
     def _of(self, name: str) -> OpenJob:
-        """The JOB, opened where it is not in use."""
+        """Return the open JOB, opened now if it is not in use."""
         job = self._jobs.get(name)
         if job is None:
-            # Of one that is gone, the board tells no source.
+            # A board does not list a JOB that is gone, so its source follows from its name.
             source = self.sources.get(name) or source_named(name)
             mirror = self._workspace.job_mirror(self._identity, name)
             decoder = decoder_of(source)(
@@ -376,7 +389,7 @@ class BoardMirrors:
     def _whole(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, reached: dict[int, Acknowledgement]
     ) -> list[Change]:
-        """All of a log, as most of them come: it costs much less than its beginning, its bytes and its end."""
+        """Write a log that arrived in one event, as most do: much cheaper than a start, chunks and an end."""
         _check_digest(digest_of(event.data), event.digest, log.job, path)
         self._put(job, log, path, event.generation, event.data, reached)
         meaning = job.decoder.snapshot if log.snapshot else job.decoder.whole
@@ -404,7 +417,7 @@ class BoardMirrors:
         return [*job.decoder.begin(path, event.generation, event.offset), *self._another_file(log, path, event)]
 
     def _another_file(self, log: FollowedLog, path: str, event: Started) -> Iterator[Change]:
-        # Of a log that the mirror damaged that is told already.
+        # The ledger has an entry already for a log whose bytes the mirror lost.
         is_told = log.snapshot or (event.reason == ledger.DIFFERENT and log.handle in self._damaged)
         if event.reason in _ANOTHER_FILE and not is_told:
             yield LinkLedger(path, another_file(event.reason))
@@ -430,14 +443,14 @@ class BoardMirrors:
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
         else:
-            # It stands as it was held: one that was removed is back.
+            # The mirror has no new content: the snapshot is as it was held, and a removed one is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
         _check_digest(job.mirror.prefix_digest(path, event.size, told=event.digest), event.digest, log.job, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:
-        """Whether a complete log goes on and ends as it is held: neither its bytes nor its rows change."""
+        """Return True if a complete log starts or ends as it is committed: its bytes and rows stay unchanged."""
         known = self._verified.get(handle)
         if known is None:
             return False

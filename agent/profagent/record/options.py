@@ -1,4 +1,4 @@
-"""What whoever records chooses."""
+"""Options of captures and of what they store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def _by_address() -> Access:
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What to record and when to stop. `inferences` and `until_finished` are for each board, `for_s` for all.
+    """Options of `record`: boards, ends, filters. `inferences`, `until_finished` hold for each board, `for_s` for all.
 
-    Deliveries are counted by `consumer` on the board; without it the host's name is in it.
-    `from_now`: of JOBs, and other sources, that stand already only what begins after that is taken.
-    `metrics_listen`: where Prometheus finds figures of the capture, HOST:PORT.
-    `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other is recorded.
+    The board counts deliveries by `consumer`; the default has the host's name. With `from_now` only data is taken that
+    begins after the start, of JOBs and other sources that exist already. `metrics_listen` is the HOST:PORT for
+    Prometheus. `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other JOB is recorded.
     """
 
     addresses: tuple[str, ...]
@@ -55,16 +54,15 @@ class RecordOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """What whoever records chose. `now_us` is the host's wall clock; `job` as of SessionStart.
+    """Options of one board's recording. `now_us` is the host's wall clock; `job` is that of SessionStart.
 
-    `profiling` is what the JOBs' program was set to record, where this host knows that better than the board.
-    `beginnings` knows what is from before the capture, and not taken; without it all is.
-    `notes_past`: the names of those are noted all the same, for how well a model was sampled.
-    `keeping` chooses inferences. `compared` is called with how many µs the board's clock is ahead.
-    `hold` is called with the board's identity before anything of it is touched.
-    `reads`: this process reads the files itself, those of an inference at once. So it finds the inferences that are new
-    and whole, and no names are noted before their files come.
-    `with_columns`: what is committed comes with the records of its inferences, for whoever tells of these.
+    `profiling` is the program's configuration, where this host knows it better than the board. `beginnings` decides
+    what is from before the capture and is not taken; without it everything is taken. With `notes_past` the names of
+    passed logs are noted all the same, to judge how well a model was sampled. `keeping` chooses inferences. `compared`
+    is called with the board's clock minus the host's in µs. `hold` is called with the board's identity before any of
+    its files is touched. With `reads` this process reads the files itself, those of an inference at once: it finds new,
+    complete inferences, and no names are noted before their files come. With `with_columns` committed batches carry the
+    records of their inferences.
     """
 
     now_us: Callable[[], int]
@@ -83,7 +81,7 @@ class RecordingOptions:
     with_columns: bool = False
 
     def session_start(self, board: Board, identity: str, address: str, counter_map: CounterMap | None) -> SessionStart:
-        """What begins a session of this board."""
+        """Return the description with which a session of this board begins."""
         return SessionStart(
             identity=identity,
             hostname=board.hostname,

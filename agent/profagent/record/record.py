@@ -1,4 +1,4 @@
-"""`record`: a headless capture of boards into a workspace, each on its own, all through one writer."""
+"""Command `record`: a headless capture of boards into a workspace, one task for each board, and one writer for all."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ if TYPE_CHECKING:
     from profagent.record.recording import Acknowledge
     from profagent.store.writer import Applied
 
-# Bytes gather so long before they are committed, of the 250 ms in which a row is to be there.
+# Batching delay before a commit, out of the 250 ms within which a row is to be in the database.
 GATHER_S = 0.1
 TELL_KEPT_S = 5.0
 KEEP_COVERAGE_S = 5.0
-# Less than this is copied before anybody has read that it will be.
+# A backlog below this size is not announced: it is copied before the line has been read.
 LEAST_BYTES = 1 << 20
 MEASURE_S = 1.0
 BYTES_PER_MB = 1e6
 
 
 async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> dict[str, Any]:
-    """Record until the ends or `stop`; returns the summary of the one board's session, or of several.
+    """Record until the end conditions or `stop`; return the summary of one board's session, or those of several.
 
-    Raises UsageError and StoreError, and of a board that is the only one what ends its capture.
+    Raises UsageError and StoreError; the error that ends the capture of the only board is raised too.
     """
     await _check(options)
     listening = _exposed(options.metrics_listen, tell)
@@ -77,7 +77,7 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
 
 @contextmanager
 def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Exposition | None]:
-    """Figures for Prometheus, where they are wanted."""
+    """Serve metrics for Prometheus while the context is open, if an address was given."""
     if address is None:
         yield None
         return
@@ -89,7 +89,7 @@ def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Expos
 
 
 async def _check(options: RecordOptions) -> None:
-    """Raises UsageError for a board that is named twice, or whose keys cannot be used."""
+    """Raise UsageError for a board that is named twice, or whose keys cannot be used."""
     targets = Counter(options.access.named(address).address for address in options.addresses)
     for target, count in targets.items():
         if count > 1:
@@ -99,7 +99,7 @@ async def _check(options: RecordOptions) -> None:
 
 
 async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio.Event) -> None:
-    """Let every board run to its end; when its time is over or at `stop` all of them end."""
+    """Run all boards to their ends; stop them all after `for_s` or at `stop`."""
     try:
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(_stop_all(boards, for_s, stop))
@@ -118,7 +118,7 @@ async def _stop_all(boards: Sequence[BoardRecord], for_s: float | None, stop: as
 
 
 def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Sums over the boards; `exit_code` is the smallest of theirs that is not 0."""
+    """Return the sums over all boards; `exit_code` is the smallest that is not 0."""
     reached = [session for session in sessions if session["session"] is not None]
     records: Counter[str] = Counter()
     ledger: dict[str, Counter[str]] = {"loss": Counter(), "note": Counter()}
@@ -139,29 +139,29 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def before_line(job: str, held: JobMeasure, copied: int, here: int) -> str:
-    """Return what is said of a JOB that was begun before: what of it is still to be copied.
+    """Return the message about a JOB that was begun before: how much of it is still to be copied.
 
-    Of what the board holds, `copied` bytes and `here` inferences are in the mirror.
+    `copied` bytes and `here` inferences of what the board holds are in the mirror.
     """
     size = f"{(held.bytes - copied) / BYTES_PER_MB:,.1f} MB"
     inferences = counted(max(0, held.inferences - here), "inference")
-    # Of other sources nobody counts what it holds.
+    # Only JOBs have inferences to count; of other sources the board measures bytes.
     amount = f"{'' if held.is_all else 'more than '}{inferences} ({size})" if is_job_name(job) else size
     return f"{job} holds {amount} that came before: copying that first. --from-now leaves it out"
 
 
 class RunRecording(Recording):
-    """A recording of what one program makes: nothing about other JOBs of the board is written into its session."""
+    """Recording of the JOBs that one program makes; its session holds nothing about the board's other JOBs."""
 
     async def listed(self, names: Collection[str]) -> Sequence[Applied]:
-        """As of Sink: that a JOB of another session is gone, or stands where this daemon does not look, is no news."""
+        """Take the names of the board's JOBs; a missing JOB of another session is not recorded as gone."""
         others = {job.name for job in await self.session.standing_jobs()} - await self.session.begun_jobs()
         return await super().listed({*names, *others})
 
     async def take(
         self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
     ) -> Sequence[Applied]:
-        """As of Sink; a kept loss of another JOB is left to whoever hears it next."""
+        """Take events as Recording does, but leave kept losses of other JOBs to the captures that follow those."""
         ours = [each for each in events if not self._is_loss_of_others(each.event)]
         return await super().take(ours, acknowledge, more=more)
 
@@ -170,7 +170,7 @@ class RunRecording(Recording):
 
 
 class BoardRecord:
-    """Records one of the boards until it has reached its end, or is told to stop."""
+    """Recording of one board, until its end conditions or a stop."""
 
     def __init__(
         self,
@@ -183,14 +183,16 @@ class BoardRecord:
     ) -> None:
         self.address = address
         self._backlog = backlog or JobsProgress(Progress("record", BYTES, is_shown=False))
+        # By JOB, the bytes that the board held when it was measured; entries go once they are copied.
         self._held: dict[str, int] = {}
-        self._lock = ExitStack()  # of the board, once it is known which one it is
+        self._lock = ExitStack()  # holds the board's lock in the workspace, once its identity is known
         self._options = options
         self._is_alone = len(options.addresses) == 1
         self._tell = tell if self._is_alone else lambda text: tell(f"{address}: {text}")
         self._stop = asyncio.Event()
-        # JOBs that were there when the board was asked for them, and whether they were open.
+        # JOBs that existed when the board listed them, and whether each was open; _tell_held() measures them.
         self._found: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+        # Names of JOBs that were put into `_found`.
         self._known: set[str] = set()
         self._view = RecordView(address, options, self._tell, self._stop)
         self._recording = (Recording if options.made is None else RunRecording)(
@@ -211,29 +213,31 @@ class BoardRecord:
         )
         self._measured = None if exposition is None else exposition.measured(self._view, address)
         self._capture = self._made_capture()
+        # The first error that ended this board's capture.
         self._error: ProfagentError | None = None
-        self._full = ""  # why the end could not be written
+        self._full = ""  # why the session's end could not be written: the disk was full
 
     @property
     def session(self) -> int | None:
-        """The number of its session, once the board was reached."""
+        """The number of the board's session, None before the board was reached."""
         return self._recording.session.number if self._recording.is_begun else None
 
     def stop(self) -> None:
-        """End the capture in good order."""
+        """End the capture in good order: what has arrived is committed."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Record until the end; the session ends with it.
+        """Record until the end, and end the session.
 
-        What ends one of several boards is told, kept for the outcome, and ends no other. Of the only one it is raised.
+        Errors of the only board are raised. With several boards an error is reported, kept for the outcome, and ends
+        only its own board.
         """
         with self._lock:
             try:
                 await self._follow()
                 await self._end()
             except DiskFullError as error:
-                # The session has not ended, as far as the database could be written: a later capture goes on with it.
+                # The database has no end of this session, so a later capture continues it.
                 self._full = f"not covered at the end: {error}"
                 self._tell(f"{self._full}; {error.hint}")
             except Exception as error:
@@ -247,7 +251,7 @@ class BoardRecord:
         sides = (self._tell_kept(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
         try:
-            # A task of its own: what the capture does need not pass through here.
+            # A task of its own, so that each step of the capture is not passed through the frames of this one.
             await asyncio.create_task(self._capture.run())
         except (SameBoardError, UnreachableError, UnsupportedBoardError, WorkspaceBusyError) as error:
             self._fail(error)
@@ -264,7 +268,7 @@ class BoardRecord:
             self._tell(f"{error}; {error.hint}")
 
     async def summary(self) -> dict[str, Any]:
-        """The session in figures. Raises UnreachableError when the board was never reached."""
+        """Return the figures of the session. Raises UnreachableError if the board was never reached."""
         if not self._recording.is_begun:
             raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
         summary = await self._recording.session.summary()
@@ -274,7 +278,7 @@ class BoardRecord:
         return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 
     async def outcome(self) -> dict[str, Any]:
-        """The address, what the session came to (null where there is none), what went wrong, and an exit code."""
+        """Return the address, the summary (`session` is None without one), the error's text and an exit code."""
         error = self._error or self._view.away
         head = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
@@ -285,7 +289,7 @@ class BoardRecord:
         return {**head, **summary, **({"exit_code": self._error.exit_code} if self._error else {})}
 
     async def _tell_kept(self) -> None:
-        """Say now and then how many inferences were kept, where some are passed over on purpose."""
+        """Write now and then how many inferences were kept, if some are passed over on purpose."""
         told = None
         while self._options.keeping is not None:
             await asyncio.sleep(TELL_KEPT_S)
@@ -296,16 +300,16 @@ class BoardRecord:
 
     @property
     def _waits_for_records(self) -> bool:
-        """Return True if the capture ends when something has come: to get nothing is a failure then."""
+        """True if the capture ends when something has arrived: an empty capture is a failure then."""
         options = self._options
         return options.until_finished or options.inferences is not None or options.made is not None
 
     async def _keep_coverage(self) -> None:
-        """Store the coverage now and then: a capture that is killed has claimed no more than it saw."""
+        """Store the coverage at intervals, so that a capture that is killed has claimed no more than it saw."""
         while True:
             await asyncio.sleep(KEEP_COVERAGE_S)
             if self._recording.is_begun:
-                # Where the disk is full it is stored when there is room.
+                # Recording.cover() keeps intervals that could not be stored, and a later call stores them.
                 with suppress(StoreError):
                     await self._recording.cover(self._capture.coverage)
 
@@ -314,7 +318,7 @@ class BoardRecord:
             return
         self._view.tell_surplus()
         for job in self._view.jobs:
-            # Its program is gone, which the board finds out later.
+            # The program has exited; the board finds that out only after its own timeout.
             is_left = self._options.made is not None and self._options.made.has_ended
             if job.caught_up and not job.has_ended and is_left:
                 await self._recording.change_state(job.name, QUIET, caught_up=True)
@@ -325,7 +329,7 @@ class BoardRecord:
             )
         elif not self._view.is_over:
             await self._note_shortcomings()
-        # Where not everything came, nobody knows that there was nothing.
+        # An empty session is only reported if everything arrived: otherwise records may be on their way.
         has_all = self._capture.session.has_synced or not any(job.is_job for job in self._view.jobs)
         if has_all and not await self._recording.session.has_recorded():
             self._note_nothing()
@@ -333,12 +337,12 @@ class BoardRecord:
         await self._recording.end()
 
     def _behind(self) -> list[JobStatus]:
-        """Return the JOBs that were not copied to their end; of other sources something comes all the time."""
+        """Return the JOBs that were not copied to their end; other sources always have more to come."""
         jobs = [] if self._capture.session.has_synced else self._view.jobs
         return [job for job in jobs if not job.caught_up and job.state != REMOVED and (job.is_job or job.has_ended)]
 
     async def _note_shortcomings(self) -> None:
-        """Note what the board may have beyond what came, and what was waited for in vain."""
+        """Write ledger entries for what the board may still have, and for ends that were not met."""
         session, coverage, behind = self._capture.session, self._capture.coverage, self._behind()
         told = []
         for name, left in (await self._left(behind)).items():
@@ -366,7 +370,7 @@ class BoardRecord:
         self._recording.note(job, ledger.entry(reason, text, first=first))
 
     def _tell_first(self, lines: Iterable[str]) -> None:
-        """Tell the first of such lines, and how many others there are: a board may have any number of JOBs."""
+        """Write the first MOST_JOB_LINES lines and the number of the others: a board may have any number of JOBs."""
         told = list(lines)
         for line in told[:MOST_JOB_LINES]:
             self._tell(line)
@@ -374,9 +378,10 @@ class BoardRecord:
             self._tell(f"the same of {len(told) - MOST_JOB_LINES:,} other JOBs: `profagent ledger` lists them")
 
     async def _left(self, jobs: Sequence[JobStatus]) -> dict[str, int | None]:
-        """Return by JOB how many inferences the board has that are not here; None where that is not known.
+        """Return by JOB how many inferences the board has that are not in the session; None if that is not known.
 
-        With --from-now those from before were not to be copied. All of them together are waited for no longer than one.
+        With --from-now earlier inferences were not to be copied, so nothing is measured. MEASURING_AT_END_S bounds all
+        of the measurements together.
         """
         left: dict[str, int | None] = {job.name: None for job in jobs}
         held: dict[str, JobMeasure | None] = {}
@@ -394,7 +399,7 @@ class BoardRecord:
         return left
 
     async def _tell_held(self) -> None:
-        """Say of each open JOB what it holds already: copying that comes first."""
+        """Write how much each open JOB holds already, because that is copied first."""
         while True:
             job, is_open = await self._found.get()
             copied = await self._copied(job)
@@ -407,9 +412,9 @@ class BoardRecord:
                 await self._tell_time(job, held.bytes)
 
     async def _tell_time(self, job: str, held_bytes: int) -> None:
-        """Say how long copying takes, as soon as its rate is known and unless it is over by then."""
+        """Write how long copying will take, once the rate is known, unless it is over by then."""
         begun, took_s, copied = await self._copied(job), 0.0, 0
-        while copied - begun < LEAST_BYTES:  # what is here already is compared first, which takes its time
+        while copied - begun < LEAST_BYTES:  # bytes that are here are compared first, which takes time
             await asyncio.sleep(MEASURE_S)
             copied, took_s = await self._copied(job), took_s + MEASURE_S
             if any(each.name == job and each.caught_up for each in self._view.jobs):
@@ -419,7 +424,7 @@ class BoardRecord:
         self._tell(f"{job}: about {left_s:,.0f} s to copy it, at {rate / BYTES_PER_MB:,.1f} MB/s")
 
     async def _show_backlog(self) -> None:
-        """Show how much of what JOBs held has come, until all of it has."""
+        """Update the progress display until everything that the JOBs held has been copied."""
         took_s = 0.0
         while self._backlog.is_shown:
             await asyncio.sleep(max(MEASURE_S, took_s / MEASURING_SHARE))
@@ -436,7 +441,7 @@ class BoardRecord:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
     async def _measure(self, job: str) -> JobMeasure | None:
-        """How much a JOB holds now; None where the board does not tell."""
+        """Return how much a JOB holds now; None if the board does not answer in time."""
         try:
             async with asyncio.timeout(MEASURING_S), connected(self.address, self._options.access) as channel:
                 return await channel.measure(job)
@@ -461,7 +466,7 @@ class BoardRecord:
         return capture
 
     def _is_wanted(self, job: JobStatus, listed: bool) -> bool:
-        """Whether a JOB is captured: it runs, appears later, was begun by the session before, or is of the backlog."""
+        """Return True if a JOB is captured: it runs, appears later, was begun by this session, or is in the backlog."""
         if self._options.made is not None:
             return self._options.made.wants(job, listed)
         if self._view.beginnings is not None:

@@ -1,4 +1,4 @@
-"""A board's stream into a workspace: what is held, and each batch through the commit rule."""
+"""Recording of a board's stream into a workspace: answers about held logs, and batches through the commit rule."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class Step(Enum):
-    """What has just been done with a batch, in this order; what is acknowledged is told a little later."""
+    """Step of the commit rule that a batch has just passed, in this order. Acknowledgements are sent a little later."""
 
     MIRRORED = "mirrored"
     SYNCED = "synced"
@@ -59,7 +59,11 @@ class Step(Enum):
 
 
 class Recording:
-    """Keeps what a board sends; the sink of a capture into a workspace."""
+    """Sink of a capture that stores a board's stream in a workspace.
+
+    Its methods are called one at a time on the event loop; decoding and the database run on the store's thread. One
+    batch at most is being committed while the next one is decoded.
+    """
 
     def __init__(
         self,
@@ -72,26 +76,32 @@ class Recording:
         """`reached` is called after each step of the commit rule."""
         self._workspace, self._store = workspace, store
         self._options, self._reached = options, reached or (lambda _: None)
+        # The board's identity, set once its session has begun.
         self._identity = ""
-        self._held = ""  # the board that is held, whether or not its session could be begun
+        self._held = ""  # the board whose lock is held, even if its session could not begin
+        # The mirrors and the session are None until the board was reached for the first time.
         self._opened: BoardMirrors | None = None
         self._session: StoredSession | None = None
-        self._directories: dict[str, str] = {}  # where JOBs stand
-        self._intervals: dict[str, int | None] = {}  # the intervals that their programs were given
-        self._waiting: dict[str, list[Change]] = {}  # by JOB, what is to be written with the next batch
-        # Of this stream, by JOB: logs that were begun and not offered yet, and how many bytes are committed.
+        self._directories: dict[str, str] = {}  # directories of JOBs on the board
+        self._intervals: dict[str, int | None] = {}  # by JOB, the sampling interval of its program
+        self._waiting: dict[str, list[Change]] = {}  # by JOB, changes for the next batch
+        # By JOB, logs that were begun on an earlier stream and not announced on this one yet, with their committed
+        # bytes.
         self._unoffered: dict[str, dict[str, int]] = {}
+        # Names of JOBs of which the continued session holds a part.
         self._begun_jobs: set[str] = set()
-        self._applied: list[Applied] = []  # what is committed and was not returned yet
+        self._applied: list[Applied] = []  # committed batches that no method has returned yet
+        # Made by the first read on the store's thread, which owns its connection.
         self._reader: ColumnReader | None = None
         self._unread: deque[tuple[str, list[int]]] = deque()  # by JOB, inferences whose columns were not returned yet
-        self._is_torn = False  # a batch was not committed, and may be in the mirrors
-        self._committing: asyncio.Task[None] | None = None  # the latest batch
+        self._is_torn = False  # a batch failed; the mirrors may have bytes without rows
+        self._committing: asyncio.Task[None] | None = None  # the commit of the latest batch
+        # True if the daemon deletes files by itself.
         self._deletes = False
-        self._roots: tuple[str, ...] = ()  # where the board looks for JOBs
+        self._roots: tuple[str, ...] = ()  # directories in which the daemon looks for JOBs
 
     async def begin(self, board: Board, address: str) -> None:
-        """Begin or go on with the board's session; on a later stream, see that it is the same board."""
+        """Begin or continue the board's session; on a later stream, check that it is the same board."""
         identity, self._deletes = board.identity or f"address {address}", board.deletes
         self._roots = board.roots
         if self._identity:
@@ -107,7 +117,8 @@ class Recording:
             return
         options, maps = self._options, self._options.maps
         counter_map = await asyncio.to_thread(lambda: maps.of(simulated=board.simulated, sdk=board.sdk_version))
-        # From here to the store's own note of the board nothing is waited for: of two captures of it one is told why.
+        # Nothing is awaited from here until the store has noted the board, so that the second of two captures of one
+        # board is refused with the right reason.
         self._store.check_board(identity, address)
         if self._held != identity:
             options.hold(identity)
@@ -119,15 +130,20 @@ class Recording:
             self._workspace, identity, counter_map, feed, keeping=options.keeping, is_past=is_past
         )
         self._session = await self._store.begin(start)
-        # Where the disk is full, a later stream goes on here.
+        # Set before the steps that a full disk can stop: a later stream then restores and goes on.
         self._identity, self._is_torn = identity, True
         self._begun_jobs = await self._session.begun_jobs()
         await self._restore()
 
     async def _restore(self) -> None:
-        """Undo what was written to the mirrors and never committed: what is gone meanwhile does not come again."""
-        # What was decoded may not have been committed: it is decoded again, from what was. Not before: after a second
-        # Ctrl-C the thread may write still, and another file would have the number of one that is closed.
+        """Undo what was written to the mirrors and never committed.
+
+        Logs that the board has removed meanwhile do not come again, so what an open batch left of them is written
+        first.
+        """
+        # Decoders may be ahead of the database, so they are rebuilt from committed bytes. The mirrors are closed only
+        # here and not when a batch fails: after a second Ctrl-C the thread may still write, and a closed file's
+        # descriptor could then name another file.
         self._mirrors.close()
         left = await asyncio.to_thread(self._mirrors.batch.left)
         self._mirrors.sources |= {each.job: each.source for each in left}
@@ -142,7 +158,7 @@ class Recording:
     async def _tell_left(
         self, left: Sequence[LeftLogs], meaning: Callable[[LeftLogs, Mapping[str, HeldLog]], Sequence[Change]]
     ) -> None:
-        """Write what a batch that was not committed left of its logs; their JOBs go on."""
+        """Write the changes for logs that an uncommitted batch left in the mirrors; their JOBs count as open."""
         for each in left:
             held = await self.session.held(each.job, [*each.data, *each.snapshots])
             if changes := await to_the_end(meaning, each, held):
@@ -150,26 +166,26 @@ class Recording:
 
     @property
     def refused(self) -> Mapping[str, UnsupportedBoardError]:
-        """JOBs that turned out to be of another SoC."""
+        """JOBs that turned out to be from another SoC."""
         return self._opened.refused if self._opened is not None else {}
 
     def has_begun(self, job: str) -> bool:
-        """Whether the session that goes on holds a part of this JOB already."""
+        """Return True if the continued session holds a part of this JOB already."""
         return job in self._begun_jobs
 
     async def sample_clock(self, channel: Channel) -> None:
-        """Store the clocks' difference, where one can be told."""
+        """Store the difference of the clocks if it could be measured."""
         found = await clock_difference(channel, self._options.now_us)
         if found is not None:
             self._options.compared(found.offset_us)
             await self.session.add_clock_sample(found.host_us, found.offset_us, found.round_trip_us)
 
     async def has_room(self) -> bool:
-        """Whether the workspace's disk has room for a batch."""
+        """Return True if the workspace's disk has room for a batch."""
         return await asyncio.to_thread(self._workspace.has_room)
 
     def know_job(self, job: JobStatus) -> None:
-        """Note where a JOB stands, whose data it has, and what it was to record."""
+        """Note a JOB's directory, source and profiling configuration."""
         self._directories[job.name], self._mirrors.sources[job.name] = job.directory, job.source
         if job.source not in SOURCES:
             self._add(job.name, [no_decoder(job.source)])
@@ -178,7 +194,7 @@ class Recording:
             self._add(job.name, [ProfilingKnown(interval, display_text(profiling.path))])
 
     async def holdings(self, logs: Sequence[FollowedLog]) -> list[Holding]:
-        """What is held of each announced log. A batch may go to the disk meanwhile, unless it has something of them."""
+        """Return a Holding for each announced log. A batch without any of these logs may go to the disk meanwhile."""
         if self._committing is not None and any(map(self._mirrors.batch.has, logs)):
             await self._wait_for_commit()
         wanted: dict[str, dict[str, FollowedLog]] = {}
@@ -208,7 +224,7 @@ class Recording:
             unoffered.pop(path, None)
         held = await self.session.held(job, list(by_path))
         compare = partial(self._compare, job, by_path, held)
-        # Of logs that are new nothing is read; of others it may be gigabytes.
+        # Nothing is read for new logs; the digests of held ones may need gigabytes, on a thread.
         is_quick = self._mirrors.is_open(job) and not any(log.generation for log in held.values())
         changes, answers = compare() if is_quick else await to_the_end(compare)
         self._add(job, changes)
@@ -217,14 +233,14 @@ class Recording:
     def _compare(
         self, job: str, by_path: dict[str, FollowedLog], held: Mapping[str, HeldLog]
     ) -> tuple[list[Change], list[Holding]]:
-        # Of a log that was only heard of, nothing is held.
+        # Generation 0 means that a log was announced and never started: nothing of it is held.
         begun = {path for path, log in held.items() if log.generation}
         past = self._past_logs(job, by_path, begun)
         answers = [Holding(by_path.pop(path).handle, skip=True) for path in past]
-        # What is held of a small file was told when its JOB's first log began.
+        # A complete snapshot was noted when the first log of its JOB began.
         new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
         holdings, lost = self._mirrors.compare(job, by_path, held)
-        # A sample that is passed over did come: without its name it would be taken for one that did not.
+        # A passed sample did arrive: without its name it would count as a missed one.
         told = (*past, *new) if self._options.notes_past else new
         names = [NamesAnnounced(told)] if told and not self._options.reads else []
         return [*names, *lost], [*answers, *holdings]
@@ -237,7 +253,7 @@ class Recording:
         return [path for path in by_path if path not in begun and beginnings.leaves_out(job, source, path, newest)]
 
     async def _know_interval(self, job: str) -> None:
-        """The interval that was told first stays, also over a restart: steps of a schedule are counted by it."""
+        """Give the mirrors a JOB's interval: the first one stays over restarts, because schedules count steps by it."""
         if self._options.keeping is None or job in self._mirrors.intervals:
             return
         interval = await self.session.first_interval(job)
@@ -246,19 +262,19 @@ class Recording:
     async def take(
         self, events: Sequence[Received], acknowledge: Acknowledge, *, more: bool = False
     ) -> Sequence[Applied]:
-        """Take events by the commit rule; returns what is committed and was not returned before.
+        """Take events by the commit rule; return batches that are committed and were not returned before.
 
-        Raises StoreError and ProtocolError. Where `more` are at hand, these go to the disk while the next are put into
-        the mirrors.
+        With `more` events at hand, these go to the disk while the next ones are written into the mirrors. Raises
+        StoreError and ProtocolError.
         """
         return await self._take(events, (), acknowledge, more=more)
 
     async def take_read(
         self, read: Sequence[Arrival], others: Sequence[Received], acknowledge: Acknowledge
     ) -> Sequence[Applied]:
-        """Take inferences that this process `read` whole itself, with the digests of their bytes, and other events.
+        """Take complete inferences that this process has read itself, with their digests, and other events.
 
-        Returns and raises as `take`.
+        Returns and raises as `take` does.
         """
         return await self._take(others, read, acknowledge, more=False)
 
@@ -276,10 +292,10 @@ class Recording:
             await self._wait_for_commit()
         return self._take_applied()
 
-    # The rule that makes a capture survive: mirror, sync, transaction, acknowledgement, in this order and no other.
-    # What is in the database is in the mirror, durably; what was acknowledged is in the database. A process that ends
-    # between two steps leaves bytes in the mirror that no row speaks of: they are undone before the next stream. So a
-    # restart finds no record lost and none twice, whichever step it died at.
+    # The commit rule: mirror, sync, transaction, acknowledgement, in this order and no other. Rows in the database are
+    # durable in the mirror, and what was acknowledged is in the database. A process that ends between two steps leaves
+    # bytes in the mirror without rows, which the next stream undoes first: whichever step it died at, a restart finds
+    # no record lost and none twice.
     async def _commit(self, changes: Sequence[JobChanges], acknowledge: Callable[[], Awaitable[None]]) -> None:
         self._reached(Step.MIRRORED)
         await self._workspace.synced.sync()
@@ -290,9 +306,9 @@ class Recording:
         self._reached(Step.ACKNOWLEDGED)
 
     async def committed(self) -> Sequence[Applied]:
-        """Wait until all that was taken is committed; returns what is since the last return. Raises StoreError.
+        """Wait until everything taken is committed; return batches since the last return. Raises StoreError.
 
-        Nothing is left where it returns nothing: of many inferences that are judged at once it returns a page.
+        An empty sequence means that nothing is left: many inferences that are judged at once are returned in pages.
         """
         await self._wait_for_commit()
         if self._unread:
@@ -348,9 +364,9 @@ class Recording:
             raise
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
-        """Write a JOB's state; when all of an ended one has come, note what never got complete.
+        """Write a JOB's state; when an ended one is complete, note its logs that are not.
 
-        Of a removed one that has not come nothing is to come any more.
+        Nothing more is expected of a removed JOB, even if it is not complete.
         """
         if state == REMOVED:
             await self._note_removal(name, was_followed=caught_up)
@@ -361,7 +377,8 @@ class Recording:
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = []
         if caught_up and state != REMOVED and name not in self.refused:
-            # All that the board has was offered: the others were removed while nobody followed, which is told once.
+            # The board has announced everything that it has, so the other logs were removed while nobody followed;
+            # noted once.
             gone, self._unoffered[name] = await self._unoffered_of(name), {}
             for path, copied in gone.items():
                 changes += (LogRemoved(path), LinkLedger(path, unfollowed_removal(copied)))
@@ -373,9 +390,9 @@ class Recording:
         await self._apply(batches)
 
     async def listed(self, names: Collection[str]) -> Sequence[Applied]:
-        """Held JOBs that the board has no longer are over; what that means is in the ledger.
+        """Mark held JOBs that the board does not have any more as over, and write what that means into the ledger.
 
-        Returns what became of those that this session began.
+        Returns what became of the JOBs that this session began.
         """
         applied = [*self._take_applied()]
         ours = await self.session.begun_jobs()
@@ -387,26 +404,26 @@ class Recording:
         return applied
 
     def _is_looked_for(self, directory: str) -> bool:
-        """Whether the board would tell of a JOB that stands there: a daemon may have other roots than one before."""
+        """Return True if the daemon would list a JOB in that directory: its roots may have changed."""
         return not self._roots or any(PurePosixPath(directory).is_relative_to(root) for root in self._roots)
 
     async def _gone_unseen(self, job: HeldJob, *, is_ours: bool) -> None:
         unsettled = len(await self.session.unsettled_logs(job.name))
         is_known = job.caught_up and job.state in ENDED_STATES and not unsettled
         if is_known and not is_ours:
-            # There is nothing to say of it, and it is none of this session's.
+            # Another session holds it completely: the ledger needs no entry, and this session none of its rows.
             await self.session.forget_standing(job.name)
             return
         self._directories.setdefault(job.name, job.directory)
         if is_ours and not is_known:
-            # What the board itself deletes had come.
+            # A daemon that deletes by itself deletes delivered JOBs, and reports a loss for any other.
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
             if unsettled or not is_whole:
                 self.note(job.name, unfollowed_job_removal(unsettled))
         await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str, *, was_followed: bool) -> None:
-        """A JOB was removed: nobody knows what one that had not ended was to hold, while it was followed or before."""
+        """Write the ledger entry of a removed JOB: what an open one would still have held is not known."""
         has_ended = await self.session.state_of(name) in ENDED_STATES
         if was_followed:
             if not has_ended and not await self.session.has_finished(name):
@@ -417,7 +434,7 @@ class Recording:
             self.note(name, unfollowed_job_removal(unsettled))
 
     async def cover(self, coverage: Coverage) -> None:
-        """Store what is new of the coverage; where that fails it is stored by a later call. Raises StoreError."""
+        """Store new intervals of the coverage; a later call stores them if this one fails. Raises StoreError."""
         intervals = coverage.take(self._options.now_us())
         try:
             await self.session.cover(intervals)
@@ -426,7 +443,7 @@ class Recording:
             raise
 
     def note_uncovered(self, coverage: Coverage) -> str:
-        """Note that the capture ended while the board may have had more; returns why, for people."""
+        """Note that the capture ended while the board may have had more; return the reason as a text."""
         text = f"not covered at the end: {_why_uncovered(coverage)}"
         self.note("", ledger.entry(ledger.NOT_COVERED, text))
         return text
@@ -441,7 +458,7 @@ class Recording:
     def _write(
         self, events: Sequence[Received], read: Sequence[Arrival]
     ) -> tuple[list[JobChanges], list[Acknowledgement]]:
-        """Put events into the mirrors: what they mean, and what can be acknowledged once that is durable."""
+        """Write events into the mirrors; return their changes, and acknowledgements to send after the commit."""
         self._mirrors.batch.begin([*events, *(each for arrival in read for each in arrival.received)], self._place)
         (by_job, reached), beginnings = self._mirrors.take(events, read), self._options.beginnings
         for job, changes in by_job.items():
@@ -451,7 +468,7 @@ class Recording:
 
     @property
     def is_begun(self) -> bool:
-        """Whether the board was reached."""
+        """True once the board was reached."""
         return self._session is not None
 
     @property
@@ -471,7 +488,7 @@ class Recording:
         return self._opened
 
     def note(self, job: str, entry: Entry) -> None:
-        """Write an entry about a JOB with what is written next."""
+        """Write a ledger entry about a JOB with the next batch."""
         self._add(job, [LinkLedger(None, entry)])
 
     def _add(self, job: str, changes: Sequence[Change]) -> None:
@@ -482,7 +499,7 @@ class Recording:
         return [JobChanges(job, self._directory(job), changes) for job, changes in waiting.items()]
 
     def _directory(self, job: str) -> str:
-        return self._directories.get(job, "")  # empty where that is not known
+        return self._directories.get(job, "")  # empty if it is not known
 
     def _place(self, job: str) -> tuple[str, str]:
         return self._directory(job), self._mirrors.sources.get(job, JOB_SOURCE)

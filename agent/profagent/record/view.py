@@ -1,4 +1,4 @@
-"""What a capture tells while it goes on, and when it has what was asked for."""
+"""Messages of a running capture for its user, and the conditions that end it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,34 @@ if TYPE_CHECKING:
     from profagent.store.writer import Applied
 
 NO_JOB = "no open JOB yet: waiting for a program that records"
-# What a recording tells of.
+# Kinds of changes that the view looks at; batches have many others.
 _SHOWN = (KeptLoss, LinkLedger, InferenceTimed, PlainLogs)
 
 
 class RecordView:
-    """The observer of a recording: remarks to `tell`, and the end conditions."""
+    """Observer of a recording: writes remarks with `tell`, and sets `stop` when an end condition is met."""
 
     def __init__(self, address: str, options: RecordOptions, tell: Callable[[str], None], stop: asyncio.Event) -> None:
         self._address, self._options, self._tell, self._stop = address, options, tell, stop
+        # Inferences that arrived, by JOB, name and load; only filled if their number ends the capture.
         self._inferences: set[tuple[Any, ...]] = set()
+        # Whether the line about a missing JOB was written, and whether this stream has shown its JOBs.
         self._has_waited = self._is_listed = False
+        # Names of all JOBs that were ever followed, and of those that were removed since.
         self._seen: set[str] = set()
         self._removed: set[str] = set()
         self._links = LinkRemarks(time.monotonic)
+        # By number, the kept losses that were shown; every stream reports them again.
         self._kept_losses: dict[int, KeptLoss] = {}
         self.beginnings = Beginnings(from_start=False) if options.from_now else None
         self.jobs: Sequence[JobStatus] = ()
-        # Every JOB had ended and come whole, which was waited for.
+        # True once every JOB has ended and is complete, with --until-finished.
         self.is_over = False
-        # What was last said of a link that is not there.
+        # The error of the link while there is none.
         self.away: ProfagentError | None = None
 
     def linked(self, board: Board, role: str) -> None:
-        """Say whom we record, and what is odd about it."""
+        """Write which board is recorded, and remarks about its state."""
         self.away, self._is_listed = None, False
         self._links.linked()
         if self._options.made is not None:
@@ -60,7 +64,7 @@ class RecordView:
             self._tell(remark)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """Say that the link is gone."""
+        """Write that the link is lost, unless that was written lately."""
         self.away = error
         if self._options.made is not None:
             self._options.made.unlinked()
@@ -70,11 +74,11 @@ class RecordView:
             self._tell(line)
 
     def remark(self, text: str) -> None:
-        """Say it."""
+        """Write the text."""
         self._tell(text)
 
     def changed(self, applied: Sequence[Applied]) -> None:
-        """Tell losses; count inferences, where their number ends the capture."""
+        """Write losses; count inferences if their number ends the capture."""
         if self._options.made is not None:
             self._options.made.changed(applied)
         for batch in (each.batch for each in applied):
@@ -102,13 +106,13 @@ class RecordView:
                 self._inferences.update((job, group.name, 0) for group in change.groups)
 
     def tell_surplus(self) -> None:
-        """Say that more inferences came than were asked for: those of a batch are kept together."""
+        """Write that more inferences arrived than the user asked for: a batch is stored as one."""
         asked, came = self._options.inferences, len(self._inferences)
         if asked is not None and came > asked:
             self._tell(f"asked for {counted(asked, 'inference')}, got {came}: what came together is kept together")
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """End when every JOB that was followed has ended and has come whole."""
+        """Take the JOBs as they are now; end the capture if all have ended and are complete."""
         self.jobs, self._is_listed = jobs, True
         self._seen |= {job.name for job in jobs}
         if self._options.made is not None:
@@ -123,25 +127,25 @@ class RecordView:
 
     @property
     def inferences(self) -> int:
-        """The number of inferences that came, where that ends the capture."""
+        """The number of inferences that arrived, 0 if it does not end the capture."""
         return len(self._inferences)
 
     @property
     def has_all_asked(self) -> bool:
-        """Whether as many inferences came as were asked for."""
+        """True if as many inferences arrived as the user asked for."""
         return self._options.inferences is not None and len(self._inferences) >= self._options.inferences
 
     def _end_if_over(self) -> None:
         if not self._options.until_finished or not self._is_listed:
             return
         latest = {job.name: job for job in sorted(self.jobs, key=lambda job: job.handle) if job.is_job}
-        # Other sources go on: it is enough that they came as far as JOBs did.
+        # Other sources have no end: it is enough that they have caught up.
         others = [job for job in self.jobs if not job.is_job]
         if not (latest or self._removed.difference(job.name for job in others)):
             return
         if not all(job.caught_up or job.is_over for job in others):
             return
-        # What its removal means is known a moment after the removal itself.
+        # The ledger entry of a removal comes after the state itself, so `_removed` is waited for.
         if all(job.name in self._removed if job.state == REMOVED else job.is_over for job in latest.values()):
             self.is_over = True
             self._stop.set()
