@@ -1,4 +1,4 @@
-"""Addresses of boards, and what links know of a board: without what reads certificates, which takes long to load."""
+"""Addresses of boards, and what links know of a board; apart from the certificate code, which takes long to load."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FORGET = "or, if the board was set up anew, `profagent boards remove {name}` an
 
 @dataclass(frozen=True, slots=True)
 class KnownBoard:
-    """A board. `address` is HOST:PORT or unix:PATH; uuid and fingerprint (SHA-256 in hex) are empty if not known.
+    """Board of a link. `address` is HOST:PORT or unix:PATH; uuid, fingerprint (SHA-256 in hex) are empty if not known.
 
-    `tls_name` is the host that its certificate must be for, where a Unix socket is a tunnel to a daemon with TLS.
-    `labels` are for its sessions.
+    `tls_name` is the host that its certificate must be for, if a Unix socket is a tunnel to a daemon with TLS. `labels`
+    are for its sessions.
     """
 
     name: str
@@ -34,18 +34,18 @@ class KnownBoard:
 
     @property
     def shown(self) -> str:
-        """What messages call it: a tunnel's socket tells nobody anything."""
+        """The board's name in messages; a tunnel's socket path is left out, because it means nothing to the reader."""
         if self.name == self.address:
             return self.address
         return f"{self.name} (over SSH)" if self.address.startswith("unix:") else f"{self.name} ({self.address})"
 
     @property
     def place(self) -> str:
-        """What messages about a connection call it."""
+        """The board's name in messages about a connection."""
         return self.shown if self.tls_name else self.address
 
     def check_identity(self, identity: str) -> None:
-        """Raises RefusedError when it is another board that says who it is."""
+        """Raise RefusedError if the board reports an identity other than the known one."""
         if self.uuid and identity != self.uuid:
             raise RefusedError(
                 f"another board answers for {self.name}: its identity is {identity or 'not told'}, and the one that"
@@ -55,7 +55,7 @@ class KnownBoard:
             )
 
     def check_fingerprint(self, fingerprint: str) -> None:
-        """Raises RefusedError when the certificate that was shown is another one."""
+        """Raise RefusedError if the board's certificate is not the known one."""
         if self.fingerprint and fingerprint != self.fingerprint:
             raise RefusedError(
                 f"{self.name} shows another certificate: its SHA-256 is {fingerprint}, and the known one"
@@ -66,12 +66,12 @@ class KnownBoard:
 
 
 def default_keys() -> Path:
-    """The folder in which keys are looked for."""
+    """Return the folder in which keys are looked for by default."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "profagent" / "keys"
 
 
 def full_address(address: str) -> str:
-    """`HOST` or `HOST:PORT` with the port filled in; IPv6 hosts stand in brackets."""
+    """Return `HOST` or `HOST:PORT` with the default port filled in; IPv6 hosts stand in brackets."""
     if address.startswith("unix:"):
         return address
     has_port = ":" in address.rpartition("]")[2]
@@ -79,7 +79,7 @@ def full_address(address: str) -> str:
 
 
 def checked_address(address: str) -> str:
-    """As `full_address`, of what can be reached. Raises UsageError for a port that none can have."""
+    """Return the address as `full_address` does. Raises UsageError for an impossible port."""
     full = full_address(address)
     port = full.rpartition(":")[2]
     if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LAST_PORT):
@@ -91,12 +91,12 @@ def checked_address(address: str) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of `HOST:PORT`, an IPv6 one without its brackets."""
+    """Return the host of `HOST:PORT`, an IPv6 one without its brackets."""
     return address.rpartition(":")[0].strip("[]")
 
 
 def is_local(address: str) -> bool:
-    """Whether an address does not leave this host: a loopback one, or a Unix socket."""
+    """Return True if an address does not leave this host: a loopback address, or a Unix socket."""
     host = host_of(full_address(address))
     try:
         return address.startswith("unix:") or ipaddress.ip_address(host).is_loopback

@@ -33,6 +33,7 @@ class Backoff:
         draw: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._first_s, self._longest_s, self._draw = first_s, longest_s, draw
+        # The upper limit of the next wait, in seconds.
         self._limit_s = first_s
         self.waits = 0
 

@@ -1,4 +1,4 @@
-"""The boards that this user knows by name: ~/.config/profagent/boards.toml, whose comments stay the user's."""
+"""Boards that this user knows by name: ~/.config/profagent/boards.toml. Comments in the file are preserved."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _KEYS = (*_TEXTS, "groups", "labels")
 
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
-    """A board: where its daemon listens, its identity, SHA-256 of its certificate, how `ssh` calls it; "": unknown.
+    """Entry of the file: address, identity, SHA-256 of the certificate, and SSH destination; empty texts are unknown.
 
-    `machine` is its machine's marks (`deploy.machine`), with spaces between them. `prefix` is where `deploy` put the
-    daemon, "" where that is usual. `groups` are names under which commands take several boards; `labels` are those of
-    the board's sessions.
+    `machine` are the marks of its machine (`deploy.machine`), separated by spaces. `prefix` is the folder into which
+    `deploy` installed the daemon, empty for the default. `groups` are names under which commands take several boards;
+    `labels` are those of the board's sessions.
     """
 
     name: str
@@ -52,11 +52,11 @@ class BoardEntry:
 
     @property
     def is_behind_ssh(self) -> bool:
-        """Whether its daemon listens on the board alone, say at a loopback address of its own: only SSH leads there."""
+        """True if the daemon listens only within the board, for example at a loopback address: only SSH leads there."""
         return bool(self.ssh) and is_local(self.address)
 
     def check(self, source: str) -> Self:
-        """Raises UsageError, which names `source`, for what cannot be right."""
+        """Return the entry, or raise UsageError, which names `source`, for a value that is not valid."""
         if not _NAME.fullmatch(self.name):
             raise UsageError(
                 f"{source}: {self.name!r} is no board's name", hint="take 1 to 64 letters, digits, `-` and `_`"
@@ -84,39 +84,39 @@ class BoardEntry:
 
 
 def is_label(key: str, value: str) -> bool:
-    """Whether this can be a label of a session."""
+    """Return True if the key and the value can be a label of a session."""
     return bool(LABEL_KEY.fullmatch(key)) and value.isprintable() and len(value) <= LONGEST_LABEL
 
 
 class BoardsFile:
-    """The file. It need not be there: then no board has a name."""
+    """The file of known boards. It may be missing: then no board has a name."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or default_keys().parent / "boards.toml"
 
     def entries(self) -> dict[str, BoardEntry]:
-        """The boards by name, in the file's order. Raises UsageError for a file that cannot be right."""
+        """Return the boards by name, in the file's order. Raises UsageError for a file that is not valid."""
         tables = self._read(tomllib.loads).get("boards", {})
         if not isinstance(tables, dict):
             raise UsageError(f"{self.path}: boards is no table", hint="write [boards.NAME] above each board's keys")
         return {name: self._entry(name, table) for name, table in tables.items()}
 
     def known(self) -> Mapping[str, KnownBoard]:
-        """The same as links take them."""
+        """Return the boards by name, as links take them. Raises UsageError."""
         return {name: entry.known for name, entry in self.entries().items()}
 
     def login(self, board: str) -> str:
-        """How SSH calls a board that has a name; another one is called so already. Raises UsageError."""
+        """Return the SSH destination of a board; a text that is no known name is one itself. Raises UsageError."""
         entry = self.entries().get(board)
         return board if entry is None else entry.ssh or host_of(full_address(entry.address))
 
     def behind_ssh(self, boards: Iterable[str]) -> list[BoardEntry]:
-        """Those of the boards to which only SSH leads, each once. Raises UsageError."""
+        """Return those of the boards that only SSH reaches, each once. Raises UsageError."""
         entries = self.entries()
         return [entry for board in dict.fromkeys(boards) if (entry := entries.get(board)) and entry.is_behind_ssh]
 
     def group(self, name: str) -> list[str]:
-        """The names of a group's boards, in the file's order. Raises UsageError where no board is in it."""
+        """Return the names of a group's boards, in the file's order. Raises UsageError if the group has no board."""
         entries = self.entries().values()
         found = [entry.name for entry in entries if name in entry.groups]
         if not found:
@@ -126,10 +126,10 @@ class BoardsFile:
         return found
 
     def put(self, entry: BoardEntry, *, is_same: bool = False) -> bool:
-        """Add a board, or write its keys anew; whether it was there. Raises UsageError, ProfagentError.
+        """Add a board or rewrite its keys; return True if it was in the file. Raises UsageError and ProfagentError.
 
-        Groups and labels stay where the entry has none. `is_same`: the name of a board with another identity is left
-        to that one, with a UsageError.
+        Groups and labels stay if the entry has none. With `is_same` a name that belongs to a board with another
+        identity is not taken over: UsageError.
         """
         entry.check("the board")
         with self._changing() as document:
@@ -156,9 +156,9 @@ class BoardsFile:
         labels: Mapping[str, str],
         drops: Collection[str] = (),
     ) -> None:
-        """Have boards join and leave groups; give them labels, and drop those of some keys.
+        """Add boards to groups and remove them from groups; set labels, and drop those with the keys `drops`.
 
-        Raises UsageError where a name is no board's, or a group or label cannot be; ProfagentError.
+        Raises UsageError for an unknown board, or a group or label that is not valid; ProfagentError.
         """
         with self._changing() as document:
             entries = self.entries()
@@ -171,7 +171,7 @@ class BoardsFile:
                 _write_labels(document["boards"][name], kept)
 
     def remove(self, name: str) -> None:
-        """Forget a board. Raises UsageError when there is none of that name; ProfagentError."""
+        """Remove a board. Raises UsageError if the file has none of that name; ProfagentError."""
         with self._changing() as document:
             _known(self.entries(), name, self.path)
             del document["boards"][name]
@@ -202,9 +202,9 @@ class BoardsFile:
 
     @contextmanager
     def _changing(self) -> Iterator[Any]:
-        """The document as it stands, which nobody else changes until it is written at the end.
+        """Yield the document under a lock, and write it at the end.
 
-        Where it is a link, what it leads to is written.
+        If the file is a symbolic link, its target is written.
         """
         import tomlkit  # noqa: PLC0415 - takes long to load, and most commands only read
 
@@ -236,7 +236,7 @@ def _write_groups(table: Any, groups: Sequence[str]) -> None:
 
 
 def _write_labels(table: Any, labels: Mapping[str, str]) -> None:
-    """Change only what is another one: comments at the others stay."""
+    """Write only labels that differ, so that comments at the others stay."""
     if not labels:
         table.pop("labels", None)
         return
@@ -250,25 +250,26 @@ def _write_labels(table: Any, labels: Mapping[str, str]) -> None:
 
 
 class BoardNames:
-    """The names by which people know boards."""
+    """Names of boards by identity, for listings."""
 
     def __init__(self, entries: Iterable[BoardEntry] = ()) -> None:
+        # Boards without a known identity have no name here: an address may belong to another board by now.
         self._by_identity = {entry.uuid: entry.name for entry in entries if entry.uuid}
 
     @classmethod
     def known(cls) -> Self:
-        """Return those of the file, none where that cannot be read: a listing does not fail by it."""
+        """Return the names of the file; none if it cannot be read, so that a listing does not fail because of it."""
         with suppress(UsageError):
             return cls(BoardsFile().entries().values())
         return cls()
 
     def of(self, identity: str, hostname: str) -> str:
-        """Return a board's name of `profagent boards`, else its host's name, else its identity."""
+        """Return the board's name in `profagent boards`, else its host name, else its identity."""
         return self._by_identity.get(identity) or hostname or identity
 
 
 def check_same(entry: BoardEntry, entries: Mapping[str, BoardEntry]) -> None:
-    """Raises UsageError where the entry's name stands for a board with another identity."""
+    """Raise UsageError if the entry's name belongs to a board with another identity."""
     there = entries.get(entry.name)
     if there is not None and there.uuid not in ("", entry.uuid):
         raise UsageError(

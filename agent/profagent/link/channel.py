@@ -1,4 +1,4 @@
-"""The gRPC channel to a board: thin calls that give plain values and profagent's own errors."""
+"""Channel to a board over gRPC: thin calls that return plain values and raise profagent's own errors."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.max_send_message_length", LARGEST_MESSAGE_BYTES),
     ("grpc.enable_retries", 0),
-    # Each channel makes a connection of its own, and takes none that is dead without being known to be.
+    # Each channel makes a connection of its own: a shared one may be dead without gRPC having noticed.
     ("grpc.use_local_subchannel_pool", 1),
-    # What is under way stays small: on a link that becomes slow, proof of life does not wait behind megabytes.
+    # Keeps the flow-control window small: on a link that becomes slow, heartbeats do not wait behind megabytes.
     ("grpc.http2.bdp_probe", 0),
 )
 _FOLLOW = f"/{pb.DESCRIPTOR.services_by_name['Board'].full_name}/Follow"
 _REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-# How a TLS handshake fails for good, in BoringSSL's words. One that was cut, and damaged bytes, are not meant.
+# Words of BoringSSL for a handshake that fails for good; a cut connection and damaged bytes are tried again.
 _REFUSED_HANDSHAKE = re.compile(
     r"certificate|unknown_ca|access_denied|handshake_failure|wrong_version_number|protocol_version|peer name",
     re.IGNORECASE,
@@ -73,7 +73,7 @@ _FINAL_CODES = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARG
 
 
 class Stream:
-    """One running Follow call."""
+    """One running Follow call. Sending is serialized here; only one task may receive."""
 
     def __init__(
         self,
@@ -82,25 +82,28 @@ class Stream:
         check_identity: Callable[[str], None],
         ask: Callable[[], Awaitable[object]],
     ) -> None:
-        """`ask` makes another call, and fails with what the board says to it."""
+        """`ask` makes another call, whose error tells why the board has ended the stream."""
         self._address = address
         self._check_identity = check_identity
         self._call = call
         self._ask = ask
-        self._is_checked = False  # the board's messages have check values
-        self._why = "the stream has ended"  # why it was ended from here
-        # gRPC fails a call that is given a message while another is still being sent.
+        self._is_checked = False  # true once a message of the board had a check value
+        self._why = "the stream has ended"  # the reason for readers and senders if this side cancels the call
+        # gRPC fails a call if a second message is written before the first is sent.
         self._sending = asyncio.Lock()
 
     async def ready(self) -> None:
-        """Wait until the board is connected. Raises UnreachableError."""
+        """Wait until the call is connected. Raises UnreachableError."""
         try:
             await self._call.wait_for_connection()
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self._address) from error
 
     async def send(self, message: ClientMessage) -> None:
-        """Send one message in its turn; waits while the board does not read. UnreachableError or ProtocolError."""
+        """Send one message in its turn; wait while the board does not read.
+
+        Raises UnreachableError and ProtocolError.
+        """
         data = encode_checked(to_wire(message))
         try:
             async with self._sending:
@@ -135,12 +138,12 @@ class Stream:
                 return value
 
     async def _reason(self, error: grpc.aio.AioRpcError) -> UnreachableError:
-        # gRPC forgets why a stream has ended when the end comes while something is being sent.
+        # gRPC reports INTERNAL in place of the reason if the stream ends while a message is being sent.
         is_forgotten = error.code() is grpc.StatusCode.INTERNAL
         return await self._ended() if is_forgotten else _translated(error, self._address)
 
     async def _ended(self) -> UnreachableError:
-        """The error for an end of which no reason is known: what the board says to another call."""
+        """Return the error for an end without a known reason: the answer to another call may tell."""
         try:
             await self._ask()
         except UnreachableError as error:
@@ -148,49 +151,50 @@ class Stream:
         return UnreachableError.at(self._address, "the stream has ended")
 
     async def finish(self) -> None:
-        """Tell the board that nothing more comes: it ends the stream once it has heard all."""
-        # A stream that fails meanwhile has nobody to be told: a board that was not reached yet, for one.
+        """Tell the board that no more messages come: it ends the call once it has read them all."""
+        # A failure here needs no report: the stream is being left, and may not even be connected yet.
         with suppress(grpc.aio.InternalError):
             async with self._sending:
                 await self._call.done_writing()
 
     def cancel(self, why: str = "") -> None:
-        """End the stream; what is on its way either way may be lost. Whoever reads or sends is told why."""
+        """End the call; messages on their way may be lost. Readers and senders get an error with the reason `why`."""
         self._why = why or self._why
         self._call.cancel()
 
     def _cut(self, error: asyncio.CancelledError) -> BaseException:
-        # gRPC cancels whoever waits for a call that is cancelled; a task that is cancelled itself ends.
+        # gRPC raises CancelledError in tasks that wait for a cancelled call. Only a task that is cancelled itself may
+        # see it.
         task = asyncio.current_task()
         return error if task is None or task.cancelling() else UnreachableError.at(self._address, self._why)
 
 
 class Channel:
-    """Calls to one board."""
+    """Calls to one board over one gRPC channel."""
 
     def __init__(self, address: str, channel: grpc.aio.Channel, check_identity: Callable[[str], None]) -> None:
-        """`check_identity` is told who the board says that it is; it raises RefusedError when that cannot be."""
+        """`check_identity` is called with the identity that the board reports; it raises RefusedError."""
         self.address = address
         self._check_identity = check_identity
-        # The generated types have a name of their own for a stub on an asyncio channel.
+        # The generated types distinguish a stub on an asyncio channel, which grpc itself does not.
         self._stub = cast("board_pb2_grpc.BoardAsyncStub", board_pb2_grpc.BoardStub(channel))
-        # Bytes both ways: what a codec of gRPC's raises is not told to whoever reads.
+        # The call carries bytes both ways: gRPC would hide errors of a codec from the reader.
         self._follow: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(_FOLLOW)
 
     async def describe(self) -> Board:
-        """Who the board is. Raises UnreachableError; RefusedError for another one than is known by the name."""
+        """Return the board's description. Raises UnreachableError; RefusedError for another identity."""
         board = board_from_wire(await self._answer(self._stub.Describe(pb.DescribeRequest(), timeout=CALL_TIMEOUT_S)))
         self._check_identity(board.identity)
         return board
 
     async def examine(self) -> Examination:
-        """What the board sees of itself. Raises UnreachableError."""
+        """Return the board's examination of itself, for `doctor`. Raises UnreachableError."""
         return examination_from_wire(
             await self._answer(self._stub.Examine(pb.ExamineRequest(), timeout=CALL_TIMEOUT_S))
         )
 
     async def measure(self, job: str) -> JobMeasure | None:
-        """How much a JOB holds; None when it is not there. Raises UnreachableError."""
+        """Return how much a JOB holds; None if the board does not have it. Raises UnreachableError."""
         call = self._stub.MeasureJob(pb.MeasureJobRequest(name=job), timeout=CALL_TIMEOUT_S)
         try:
             return measure_from_wire(await self._answer(call))
@@ -200,23 +204,22 @@ class Channel:
             raise
 
     async def clocks(self) -> tuple[Clocks, Clocks]:
-        """The board's clocks at the request's arrival and at the reply's leaving. Raises UnreachableError."""
+        """Return the board's clocks when the request arrived and when the reply left. Raises UnreachableError."""
         reply = await self._answer(self._stub.SyncClock(pb.SyncClockRequest(), timeout=CALL_TIMEOUT_S))
         return clocks_from_wire(reply.received), clocks_from_wire(reply.sent)
 
     async def _answer(self, call: Awaitable[M | None]) -> M:
-        """The board's answer to a call. Raises UnreachableError."""
         try:
             reply = await call
         except grpc.aio.AioRpcError as error:
             raise _translated(error, self.address) from error
-        if reply is None:  # of one that cannot be read gRPC gives nothing
+        if reply is None:  # gRPC returns None for a reply that it cannot parse
             raise UnreachableError.at(self.address, "its answer was damaged on the way")
         return reply
 
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[Stream]:
-        """A Follow stream; it is ended when the context is left."""
+        """Open a Follow stream; it is cancelled when the context is left."""
         stream = Stream(self.address, self._follow(), self._check_identity, self.describe)
         try:
             yield stream
@@ -226,11 +229,10 @@ class Channel:
 
 @asynccontextmanager
 async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Channel]:
-    """A channel to a board by its name, or to `HOST[:PORT]`.
+    """Open a channel to a board, by its name or `HOST[:PORT]`; it is closed when the context is left.
 
-    In plain text nothing is sent before the first call; over TLS a handshake is.
-
-    Raises RefusedError, also for keys that cannot be used (now: they may be on their way), and UnreachableError.
+    In plain text nothing is sent before the first call; TLS begins with a handshake. Raises UnreachableError, and
+    RefusedError, also for keys that cannot be used: a capture then tries again, because they may be copied just now.
     """
     known = access.named(board)
     try:
@@ -242,12 +244,12 @@ async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Ch
 
 
 async def _opened(board: KnownBoard, access: Access) -> tuple[grpc.aio.Channel, Certificate | None]:
-    """A channel, and the certificate that the board has shown."""
+    """Return a channel, and the certificate of the board if TLS is used."""
     target = board.address
     credentials = await asyncio.to_thread(access.credentials, board)
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS), None
-    # The board's own certificate is all that is trusted, so what was proven of it holds for this channel too.
+    # Only the proven certificate is trusted on this channel, so the checks of the handshake hold for it too.
     proven = await proven_certificate(board, credentials)
     shown = Certificate.read(proven, board.place)
     board.check_fingerprint(shown.fingerprint)
@@ -280,7 +282,7 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
 
 
 def _plain(details: str) -> str:
-    """Why there is no connection, out of gRPC's words."""
+    """Return the reason for a failed connection, taken from gRPC's details."""
     if found := _WHY.search(details):
         return found[0].lower()
     if _NO_ANSWER.search(details):

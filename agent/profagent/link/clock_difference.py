@@ -1,4 +1,4 @@
-"""The difference of a board's clock and this machine's."""
+"""Measurement of the difference between a board's clock and this machine's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from profagent.link.channel import Channel
 
 CLOCK_EXCHANGES = 5
-# Within one exchange a board's two clocks differ by no more than that, unless one was set.
+# Within one exchange a board's wall and monotonic clocks drift apart by less than this, unless the wall clock was set.
 CLOCK_DRIFT_US = 1_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClockDifference:
-    """One exchange: the board's clock is `offset_us` ahead of this machine's at `host_us`. The shortest is least."""
+    """Result of one exchange: at `host_us` the board's clock is `offset_us` ahead. Results sort by their round trip."""
 
     round_trip_us: int
     offset_us: int
@@ -25,9 +25,9 @@ class ClockDifference:
 
 
 async def clock_difference(channel: Channel, now_us: Callable[[], int]) -> ClockDifference | None:
-    """Return the clocks' difference, from the exchange with the shortest round trip.
+    """Return the difference measured by the exchange with the shortest round trip.
 
-    One during which either wall clock was set tells nothing; None where all are so.
+    An exchange during which a wall clock was set is dropped; None if no exchange is left.
     """
     differences = []
     for _ in range(CLOCK_EXCHANGES):

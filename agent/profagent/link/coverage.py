@@ -1,4 +1,4 @@
-"""Which part of a capture's time its board was followed, in intervals. Pure: the caller brings the time."""
+"""Coverage: the intervals of a capture in which its board was followed. Pure: the caller supplies the time."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from profagent.limits import MOST_ENDED_INTERVALS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# A JOB that is behind for less than this is not: each stream begins with looking at what is there.
+# Shorter intervals of a JOB are dropped: on each stream every JOB is behind until its logs are compared.
 BEHIND_US = 1_000_000
 
 
 class Standing(Enum):
-    """A way in which a board, or one of its JOBs, is followed."""
+    """State in which a board, or one of its JOBs, is followed."""
 
-    CONNECTING = "connecting"  # the board was not reached yet
-    COVERED = "covered"  # the link is up, and everything that the board told of has come, but for what is on its way
-    BEHIND = "behind"  # the link is up, and much is still to come
-    SILENT = "silent"  # the link is open, and the board says nothing: it is frozen, or the network is cut
+    CONNECTING = "connecting"  # the board has not been reached yet
+    COVERED = "covered"  # the link is up, and everything but what is on its way has arrived
+    BEHIND = "behind"  # the link is up, and the host is behind
+    SILENT = "silent"  # the link is open and no message arrives: the board is frozen, or the network is cut
     AWAY = "away"  # there is no link
     PAUSED = "paused"  # the host's disk is full
 
 
 class Interval(Struct, frozen=True):
-    """A time in which nothing of this changed; `job` is empty for the board itself.
+    """Time during which the standing did not change; `job` is empty for the board itself.
 
-    Times are microseconds of the host's wall clock. `detail` says why, where that is known.
+    Times are microseconds of the host's wall clock. `detail` is the reason, if it is known.
     """
 
     job: str
@@ -42,27 +42,29 @@ class Interval(Struct, frozen=True):
 
 
 class Coverage:
-    """The intervals of one capture. Those of the board follow each other without a gap.
+    """Intervals of one capture. Those of the board follow each other without a gap.
 
-    Intervals of a JOB are there only while it is behind and its board is not.
+    A JOB has intervals only while it is behind and the board itself is followed.
     """
 
     def __init__(self, now_us: int) -> None:
-        self._ended: deque[Interval] = deque(maxlen=MOST_ENDED_INTERVALS)  # and not taken yet
-        # The interval of the board that goes on: how it is followed now, since when, and why.
+        # not taken yet; the oldest go first when it is full
+        self._ended: deque[Interval] = deque(maxlen=MOST_ENDED_INTERVALS)
+        # The board's present interval: its standing, begin and reason; `to_us` is not set yet.
         self.board = Interval("", now_us, now_us, Standing.CONNECTING)
-        self._behind: dict[str, int] = {}  # JOBs, and since when
+        self._behind: dict[str, int] = {}  # JOBs that are behind now, and when that began
+        # The end of the capture, after which no interval grows; None while it runs.
         self._ended_us: int | None = None
-        self._lasted_us = dict.fromkeys(Standing, 0)  # sums over the intervals of the board that have ended
+        self._lasted_us = dict.fromkeys(Standing, 0)  # sums over ended intervals of the board
 
     def lasted_us(self, standing: Standing, now_us: int) -> int:
-        """Return for how long the board was followed so, in µs."""
+        """Return for how long the board had this standing, in µs."""
         now_us = now_us if self._ended_us is None else self._ended_us
         going_on = max(0, now_us - self.board.from_us) if standing is self.board.standing else 0
         return self._lasted_us[standing] + going_on
 
     def stand(self, standing: Standing, now_us: int, since_us: int | None = None, detail: str = "") -> None:
-        """Note how the board is followed; `since_us` is earlier than now where that is found out late."""
+        """Note the board's standing; `since_us` is its begin if that lies before now."""
         if standing is self.board.standing:
             return
         at_us = max(now_us if since_us is None else since_us, self.board.from_us)
@@ -73,7 +75,7 @@ class Coverage:
             self.jobs((), at_us)
 
     def jobs(self, behind: Iterable[str], now_us: int) -> None:
-        """Note the JOBs of which not everything has come."""
+        """Note the JOBs that are behind."""
         names = {*behind}
         for job in [*self._behind]:
             if job not in names:
@@ -82,11 +84,11 @@ class Coverage:
             self._behind.setdefault(job, now_us)
 
     def end(self, now_us: int) -> None:
-        """Note that the capture is over: no interval becomes longer."""
+        """Note that the capture is over: no interval grows any more."""
         self._ended_us = now_us
 
     def take(self, now_us: int) -> list[Interval]:
-        """Return the intervals that are new or longer since the last call. One that goes on keeps its `from_us`."""
+        """Return intervals that are new or have grown since the last call. A growing one keeps its `from_us`."""
         now_us = now_us if self._ended_us is None else self._ended_us
         taken, self._ended = self._ended, deque(maxlen=MOST_ENDED_INTERVALS)
         jobs = (Interval(job, since, now_us, Standing.BEHIND) for job, since in self._behind.items())
@@ -94,7 +96,7 @@ class Coverage:
         return [*taken, *going_on]
 
     def put_back(self, intervals: Sequence[Interval]) -> None:
-        """Take back intervals that could not be stored; they are given again."""
+        """Put back intervals that could not be stored; the next take() returns them again."""
         self._ended = deque([*intervals, *self._ended], MOST_ENDED_INTERVALS)
 
     def _close(self, interval: Interval, at_us: int) -> None:
@@ -104,7 +106,7 @@ class Coverage:
 
 
 def _until(interval: Interval, at_us: int) -> Interval:
-    # The host's clock may have been set back.
+    # The host's clock may have been set back: an interval never ends before it begins.
     to_us = max(at_us, interval.from_us)
     return Interval(interval.job, interval.from_us, to_us, interval.standing, interval.detail)
 

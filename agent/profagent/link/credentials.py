@@ -1,4 +1,4 @@
-"""A host's keys, and whether a board is reached over TLS with them, or in plain text."""
+"""Keys of a host, and the choice between TLS and plain text for a board."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=x509.ExtensionType)
 
-# A URI among the alternative names: where the daemon, which has no library for certificates, can read it.
+# The role stands in a URI among the alternative names, where the daemon can read it without a certificate library.
 ROLE_URI = "profagent:role:"
 ROLES = ("viewer", "operator")
 VIEWER = ROLES[0]
-# Another one, in a board's: whose it is, where that was known when it was issued.
+# URI in a board's certificate with the board's identity, if that was known when it was issued.
 IDENTITY_URI = "profagent:board:"
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate. Kind: CA, board, host or unknown; the role is a host's, else empty."""
+    """Parsed certificate. `kind` is ca, board, host or unknown; `role` is a host's, else empty."""
 
     name: str
     kind: str
@@ -47,15 +47,15 @@ class Certificate:
     since: datetime
     until: datetime
     addresses: tuple[str, ...]
-    """Host names and IP addresses that it is for."""
+    """Host names and IP addresses for which it is valid."""
     identity: str
-    """The one that a board with it has; empty: not told."""
+    """The identity of its board; empty if the certificate names none."""
     issuer: str
     parsed: x509.Certificate = field(repr=False)
 
     @classmethod
     def of(cls, parsed: x509.Certificate) -> Self:
-        """What it says."""
+        """Return the values of a certificate; an unknown role counts as viewer."""
         kind = _kind(parsed)
         names = _extension(parsed, x509.SubjectAlternativeName) or x509.SubjectAlternativeName([])
         uris = names.get_values_for_type(x509.UniformResourceIdentifier)
@@ -77,14 +77,14 @@ class Certificate:
 
     @classmethod
     def read(cls, pem: bytes, source: object) -> Self:
-        """The first certificate of a PEM file. Raises UsageError, which names `source`."""
+        """Return the first certificate of a PEM file. Raises UsageError, which names `source`."""
         try:
             return cls.of(x509.load_pem_x509_certificate(pem))
         except ValueError as error:
             raise UsageError(f"{source} holds no certificate", hint="copy it anew from where it was issued") from error
 
     def is_issued_by(self, authority: Certificate) -> bool:
-        """Whether it carries that authority's signature."""
+        """Return True if the certificate carries that authority's signature."""
         try:
             self.parsed.verify_directly_issued_by(authority.parsed)
         except (ValueError, TypeError, InvalidSignature):
@@ -114,7 +114,7 @@ def _common_name(name: x509.Name) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text of somebody else's certificate, fit for a terminal."""
+    """Return a text of a foreign certificate, bounded and safe for a terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_IDENTITY])
 
 
@@ -122,14 +122,15 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 def plain_fingerprint(text: str) -> str:
-    """A fingerprint in lower case and without colons."""
+    """Return a fingerprint in lower case and without colons."""
     return text.strip().replace(":", "").lower()
 
 
 def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
-    """The fingerprints of a list. Raises UsageError, which names `source`, for a line that is none, or an empty list.
+    """Return the fingerprints of a revocation list. Raises UsageError, which names `source`.
 
-    A list that revokes nobody has a remark, so that one that was cut to nothing frees nobody.
+    Errors are a line that is no fingerprint, and an empty list: one that revokes no certificate has a comment line, so
+    that a file truncated to nothing is noticed.
     """
     if not text.strip():
         raise UsageError(
@@ -162,7 +163,7 @@ def issued_certificates(folder: Path) -> list[Certificate]:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A host's certificate and key, the CA that issued the boards', and whom not to trust any more."""
+    """Certificate and key of a host, the CA of its boards, and the fingerprints of revoked certificates."""
 
     folder: Path
     authority: Certificate
@@ -174,7 +175,7 @@ class Credentials:
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """The credentials in a folder. Raises UsageError."""
+        """Return the credentials in a folder. Raises UsageError."""
         ca, cert, key = (_content(folder / name) for name in (CA, CERT, KEY))
         if stat.S_IMODE((folder / KEY).stat().st_mode) & OTHERS:
             raise UsageError(
@@ -193,14 +194,14 @@ class Credentials:
         )
 
     def context(self) -> ssl.SSLContext:
-        """TLS 1.3 with this host's certificate, for boards of the CA. Raises UsageError."""
+        """Return a TLS 1.3 context with this host's certificate that trusts boards of the CA. Raises UsageError."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.hostname_checks_common_name = False
         context.set_alpn_protocols(["h2"])
         try:
             context.load_verify_locations(cadata=self.ca_pem.decode("ascii"))
-            # An empty passphrase rather than a question at the terminal.
+            # The empty password keeps OpenSSL from asking at the terminal for the passphrase of an encrypted key.
             context.load_cert_chain(self.folder / CERT, self.folder / KEY, password="")
         except (ssl.SSLError, OSError, UnicodeDecodeError) as error:
             raise UsageError(
@@ -212,32 +213,32 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How boards are reached: TLS with `keys`, plain text if `insecure`, else by the address, with the default keys.
+    """Way in which boards are reached: TLS with `keys`, plain text if `insecure`, else by address with default keys.
 
-    A board of `known` is called by its name there; any other by its address.
+    Boards in `known` are called by their names; any other board by its address.
     """
 
     keys: Path | None = None
     insecure: bool = False
     known: Mapping[str, KnownBoard] = field(default_factory=dict)
-    # Folders that had a list of the revoked: one that vanishes from them frees nobody.
+    # Folders that had a revocation list: if the list vanishes, the keys are refused instead of trusting revoked boards.
     _with_list: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def named(self, board: str) -> KnownBoard:
-        """The board of that name, else the one at that address. Raises UsageError for a port that none can have."""
+        """Return the board of that name, else a board at that address. Raises UsageError for an impossible port."""
         found = self.known.get(board)
         if found is None:
             return KnownBoard(checked_address(board), checked_address(board))
         return replace(found, address=checked_address(found.address))
 
     def check(self, board: str) -> None:
-        """Raises UsageError when there are no keys for a board, or none that fit."""
+        """Raise UsageError if a board needs keys that are missing or do not fit each other."""
         credentials = self.credentials(self.named(board))
         if credentials is not None:
             credentials.context()
 
     def credentials(self, board: KnownBoard) -> Credentials | None:
-        """The credentials for a board, by its address; None for plain text. Raises UsageError."""
+        """Return the credentials for a board by its address; None for plain text. Raises UsageError."""
         address = board.address
         if self.keys and self.insecure:
             raise UsageError("--keys and --insecure exclude each other", hint="leave one of them out")
@@ -256,9 +257,9 @@ class Access:
         return self._read(default_keys())
 
     def check_identity(self, board: KnownBoard, identity: str, shown: Certificate | None) -> None:
-        """Raises RefusedError when a board is not who it says: by its name, or by the certificate that it has shown.
+        """Raise RefusedError if the reported identity does not belong to the board's name or to its certificate.
 
-        In plain text none is: nothing tells one board from another there.
+        In plain text (`shown` is None) only the name is checked: there is no certificate.
         """
         board.check_identity(identity)
         if shown is None:
@@ -297,7 +298,7 @@ class Access:
         return Credentials.read(folder)
 
 
-# As the address has it: plain text within this host, TLS with the default keys beyond.
+# Default access: plain text within this host, TLS with the default keys beyond it.
 BY_ADDRESS = Access()
 
 
@@ -312,5 +313,5 @@ def _content(path: Path) -> bytes:
 
 
 def own_consumer() -> str:
-    """Under which name boards count what this host's `record` has, unless it is given another."""
+    """Return the default name under which boards count the deliveries to this host's `record`."""
     return f"record-{socket.gethostname()[:48]}"

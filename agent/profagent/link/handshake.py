@@ -1,4 +1,4 @@
-"""The first handshake with a board: each side proves who it is, and what is wrong with a certificate is found out."""
+"""First handshake with a board: both sides prove who they are, and a failure is explained in terms of certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIME = "%Y-%m-%d %H:%M UTC"
 def board_distrusted(
     board: KnownBoard, shown: Certificate, credentials: Credentials, now: datetime, verdict: str
 ) -> RefusedError:
-    """Why the certificate that a board shows is not taken; `verdict` is what TLS itself said."""
+    """Return the error for a board's certificate that is not accepted; `verdict` is OpenSSL's message."""
     called = "have one of these as its address in boards.toml" if board.tls_name else "name one of these with --board"
     clock = f"by this host's clock it is {now:{_TIME}}"
     cases = (
@@ -70,7 +70,7 @@ def board_distrusted(
 
 
 def board_revoked(address: str, shown: Certificate, credentials: Credentials) -> RefusedError:
-    """The board's certificate is on this host's list."""
+    """Return the error for a board's certificate that is in this host's revocation list."""
     return RefusedError(
         f"the certificate of the board at {address} ({shown.name}) is revoked: it is in {credentials.folder / REVOKED}",
         hint="who answers there may be anybody who has its key; issue the board another one",
@@ -78,7 +78,10 @@ def board_revoked(address: str, shown: Certificate, credentials: Credentials) ->
 
 
 def host_distrusted(address: str, credentials: Credentials, now: datetime) -> RefusedError:
-    """The board ends the connection when it has seen this host's certificate. It does not say why."""
+    """Return the error for a board that closes the connection after it has seen this host's certificate.
+
+    TLS gives no reason, so the likely one is found in the certificate itself.
+    """
     own = credentials.own
     mine = f"{credentials.folder / CERT} ({own.name})"
     text = f"the board at {address} does not take this host's certificate"
@@ -106,7 +109,7 @@ def host_distrusted(address: str, credentials: Credentials, now: datetime) -> Re
 
 
 def no_tls(address: str) -> RefusedError:
-    """What answers there does not speak TLS."""
+    """Return the error for an address that does not speak TLS."""
     return RefusedError(
         f"what answers at {address} does not speak TLS",
         hint="start profagentd with --tls-cert, --tls-key and --tls-ca (docs/reference/security.md), or leave"
@@ -114,34 +117,36 @@ def no_tls(address: str) -> RefusedError:
     )
 
 
-# What OpenSSL calls an answer that is no TLS.
+# OpenSSL's reasons for an answer that is not TLS.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 
 
 def system_time() -> datetime:
-    """The time by this host's clock."""
+    """Return the time of this host's clock."""
     return datetime.now(UTC)
 
 
 async def proven_certificate(
     board: KnownBoard, credentials: Credentials, clock: Callable[[], datetime] = system_time
 ) -> bytes:
-    """The certificate of the board at its address, as PEM. It is the CA's, not revoked, and the board takes ours.
+    """Return the board's certificate as PEM, once both sides have accepted each other.
 
-    gRPC says little about a handshake that fails, and asks nobody whether a certificate is revoked. So this one comes
-    first, and gRPC is given the certificate that was proven here as the only one to accept. Raises RefusedError,
-    UnreachableError and UsageError.
+    The certificate is issued by the CA and not revoked. gRPC says little about a handshake that fails and does not
+    check revocation. This handshake comes first, and gRPC then accepts only the certificate that was proven here.
+    Raises RefusedError, UnreachableError and UsageError.
     """
     context = await asyncio.to_thread(credentials.context)
     address = board.place
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            # In TLS 1.3 a refusal of this host's certificate shows only as an end after the handshake; so does a
+            # restart of the daemon, hence several attempts.
             for _ in range(HANDSHAKE_ATTEMPTS):
                 async with _connection(board, context) as (reader, shown):
                     certificate = _read(address, shown)
                     if certificate.fingerprint in credentials.revoked:
                         raise board_revoked(address, certificate, credentials)
-                    if await reader.read(1):  # gRPC speaks first, once it has taken our certificate
+                    if await reader.read(1):  # the daemon's gRPC sends first, once it has accepted this certificate
                         return ssl.DER_cert_to_PEM_cert(shown).encode()
             raise host_distrusted(address, credentials, clock())
     except ssl.SSLCertVerificationError as error:
@@ -161,7 +166,7 @@ async def proven_certificate(
 def _not_connected(address: str, error: OSError) -> UnreachableError:
     if isinstance(error, socket.gaierror):
         return UnreachableError.unresolved(address)
-    # asyncio puts the address in place of the reason.
+    # The text of asyncio's error names the address and not the reason.
     why = os.strerror(error.errno) if error.errno else error.strerror or str(error)
     return UnreachableError.at(address, why[:1].lower() + why[1:])
 
@@ -169,7 +174,7 @@ def _not_connected(address: str, error: OSError) -> UnreachableError:
 async def _explained(
     board: KnownBoard, credentials: Credentials, now: datetime, error: ssl.SSLCertVerificationError
 ) -> RefusedError | UnreachableError:
-    """Why the board's certificate was not taken: looked at in a connection that takes any, and says nothing."""
+    """Return why the board's certificate was not accepted; an unchecked second connection reads it."""
     address = board.place
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -192,7 +197,7 @@ def _read(address: str, der: bytes) -> Certificate:
 
 @asynccontextmanager
 async def _connection(board: KnownBoard, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, bytes]]:
-    """A TLS connection, and the certificate (DER) that was shown; it is dropped at the end, without a farewell."""
+    """Open a TLS connection; yield its reader and the board's certificate (DER). It is aborted at the end."""
     if board.address.startswith("unix:"):
         path = board.address.removeprefix("unix:")
         opening = asyncio.open_unix_connection(path, ssl=context, server_hostname=board.tls_name)

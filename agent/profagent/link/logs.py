@@ -1,7 +1,7 @@
-"""JOBs and logs of one stream, without I/O: which handle is which log, and what a board may send of it.
+"""Table of the JOBs and logs of one stream, without I/O: which handle is which log, and what a board may send of it.
 
-Everything that a board sends of a log is checked here before anybody writes it. What breaks the contract of
-`board.proto` raises ProtocolError.
+Everything that a board sends about a log is checked here before it is written. A breach of `board.proto` raises
+ProtocolError.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def refuse(what: str) -> Never:
-    """The board sent what its contract does not allow: the stream is of no use any more."""
+    """Raise ProtocolError: the board broke its contract, and the stream cannot be used any more."""
     raise ProtocolError(f"the board broke the protocol: {what}", hint="upgrade profagent on both ends")
 
 
 def check_job(status: JobStatus, jobs: Mapping[int, JobStatus]) -> None:
-    """Refuse what a board may not say of a JOB, given those that it told before, by handle."""
+    """Check a JOB's status against those of earlier messages, by handle. Raises ProtocolError."""
     if not is_collection_name(status.name):
         refuse(f"it names a JOB {display_text(status.name[:40])!r}")
     known = jobs.get(status.handle)
@@ -49,21 +49,26 @@ def check_job(status: JobStatus, jobs: Mapping[int, JobStatus]) -> None:
 
 
 class LogTable:
-    """The logs that are announced and not released."""
+    """Logs of one stream that are announced and not released.
+
+    The number of logs and of kept losses is bounded, because the board is not trusted.
+    """
 
     def __init__(self) -> None:
+        # By handle, each log as it stands after the latest event.
         self._logs: dict[int, FollowedLog] = {}
-        self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each of them
-        self._kept_losses: set[int] = set()  # their numbers
-        self._unasked: set[int] = set()  # handles of those that come as if the host held nothing of them
-        # Those of them of which the host holds something, until they are released; JOBs of those that come again.
+        self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each log, to find a second handle
+        self._kept_losses: set[int] = set()  # numbers of kept losses, to bound them
+        self._unasked: set[int] = set()  # handles of logs whose data comes without waiting for a Holding
+        # By handle, logs of `_unasked` of which the host holds something: their events are dropped until they are
+        # released and announced again. The value is the JOB's name, empty for a log that the host skips.
         self._passed_over: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self._logs)
 
     def announce(self, log: AnnouncedLog, jobs: Mapping[int, JobStatus], *, is_asked: bool = True) -> FollowedLog:
-        """A new log of one of `jobs`: those that were followed in this stream, by handle."""
+        """Enter a new log of one of `jobs` (followed in this stream, by handle) and return it. Raises ProtocolError."""
         job = jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
             refuse(f"log handle {log.handle} was announced twice, or for a JOB that is not followed, or is none")
@@ -81,7 +86,7 @@ class LogTable:
         return followed
 
     def hold(self, holding: Holding) -> bool:
-        """Note what the host answers to an announcement; whether the board must be told."""
+        """Note the host's answer to an announcement; return True if the board must get it."""
         log = self._logs.get(holding.handle)
         if log is None:
             return True
@@ -96,7 +101,7 @@ class LogTable:
         return is_news
 
     def forget(self, *handles: int) -> None:
-        """These handles are over."""
+        """Release these handles: the board may use them for other logs."""
         for handle in handles:
             log = self._logs.pop(handle, None)
             if log is not None:
@@ -105,11 +110,14 @@ class LogTable:
                 self._passed_over.pop(handle, None)
 
     def awaits(self, job: str) -> bool:
-        """Whether logs of a JOB were passed over, and will be announced again."""
+        """Return True if events of a JOB's logs were dropped and these logs will be announced again."""
         return job in self._passed_over.values()
 
     def take(self, event: LogEvent, jobs: Mapping[int, JobStatus]) -> Received | None:
-        """What an event says; None when it is passed over. `jobs` as in `announce`."""
+        """Check an event and return it with its log; None if it is dropped. `jobs` as in `announce`.
+
+        Raises ProtocolError.
+        """
         log = self._logs.get(event.handle)
         if isinstance(event, Loss):
             return self._lost(event, log, jobs)
@@ -121,7 +129,7 @@ class LogTable:
             if log.held is None:
                 self.forget(event.handle)
                 return None
-            # What is held of it is an earlier file.
+            # The host holds an earlier part; of the data on this stream nothing was taken.
             event = replace(event, generation=log.held[0], sent=0)
         log = _moved(log, event)
         if isinstance(event, Removed):
@@ -153,7 +161,7 @@ def _moved(log: FollowedLog, event: Started | Chunk | Completed | Removed) -> Fo
 
 
 def _started(log: FollowedLog, event: Started) -> FollowedLog:
-    """It goes on with what the host holds, once; else a later generation begins."""
+    """Return the log after a start: once on a stream it continues what the host holds, else a new generation."""
     if log.held is None:
         refuse(f"{_shown(log)} started before it was known what is held of it")
     goes_on = log.generation == 0 and (event.generation, event.offset) == log.held and event.generation > 0
@@ -170,7 +178,7 @@ def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
 
 
 def _end(log: FollowedLog, event: Started | Chunk) -> int:
-    """How far the log has come with it."""
+    """Return the offset behind an event's data."""
     size = len(event.data)
     if size > LARGEST_CHUNK_BYTES:
         refuse(f"{_shown(log)} came in a chunk of {size} bytes")

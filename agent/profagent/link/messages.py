@@ -1,6 +1,6 @@
-"""The wire's messages as plain values (`board.proto` says what each field means), and what a session makes of them.
+"""Messages of the wire as plain values, whose fields `board.proto` explains, and the events that a session derives.
 
-Paths are bytes as the board sent them: nothing here has been checked. Times are microseconds, sizes bytes.
+Paths are bytes as the board sent them, not checked yet. Times are microseconds, sizes bytes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ PROTOCOL = (1, 0)
 OPEN = "open"
 QUIET = "quiet"
 REMOVED = "removed"
-# The source of JOB directories, and of what a board calls nothing.
+# Source of JOB directories, and of collections for which a board names no source.
 JOB_SOURCE = "job"
 ENDED_STATES = frozenset({"finished", QUIET, REMOVED})
 
 
-# A board without a battery wakes up in 1970, or when its image was made; nobody has profiled with this before.
+# A clock that shows an earlier time was not set: a board without a battery starts in 1970, or at its image's build
+# date.
 EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
 LATEST_S = 253_402_300_799
 
 
 def board_time(wall_us: int) -> datetime:
-    """The date that a clock shows; the nearest one, to the end of the year 9999, where no date can say it."""
+    """Return the date of a clock, limited to the years 1970 to 9999 that a date can show."""
     return datetime.fromtimestamp(min(max(wall_us / 1e6, 0), LATEST_S), UTC)
 
 
@@ -40,21 +41,21 @@ class Clocks(Struct, frozen=True):
 
 
 class Retention(Struct, frozen=True):
-    """What a daemon deletes by itself: the policy is keep, delivered, min-free, or unknown."""
+    """Rules by which a daemon deletes: the policy is keep, delivered, min-free, or unknown."""
 
     policy: str
     retain_for: tuple[str, ...] = ()
 
 
 class Profiling(Struct, frozen=True):
-    """Texts of the `profiler` object of an acl.json; empty where the key is not there."""
+    """Texts in the `profiler` object of an acl.json; empty if the key is missing."""
 
     path: str
     interval: str = ""
 
 
 class Board(Struct, frozen=True):
-    """What a board says of itself; empty where it does not know. `retention` is None where it never deletes."""
+    """Description that a board gives of itself; empty if unknown. `retention` is None if it never deletes."""
 
     identity: str
     hostname: str
@@ -71,12 +72,12 @@ class Board(Struct, frozen=True):
 
     @property
     def deletes(self) -> bool:
-        """Whether its daemon deletes files by itself."""
+        """True if the daemon deletes files by itself."""
         return self.retention is not None and self.retention.policy != "keep"
 
 
 class JobMeasure(Struct, frozen=True):
-    """How much a JOB holds on the board's disk; at least so much, where it is not `is_all`."""
+    """Size of a JOB on the board's disk; a lower bound unless `is_all`."""
 
     bytes: int
     inferences: int
@@ -84,7 +85,7 @@ class JobMeasure(Struct, frozen=True):
 
 
 class JobStatus(Struct, frozen=True):
-    """A collection and its state: open, finished, quiet, removed, unknown; `profiling` where the board can read it."""
+    """Collection and its state: open, finished, quiet, removed, unknown; `profiling` if the board can read it."""
 
     handle: int
     name: str
@@ -96,22 +97,22 @@ class JobStatus(Struct, frozen=True):
 
     @property
     def is_job(self) -> bool:
-        """Whether it is a JOB: other sources go on as long as their daemon does."""
+        """True for a JOB; collections of other sources go on as long as their daemon does."""
         return self.source == JOB_SOURCE
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more is expected of it."""
+        """True if no more data is expected."""
         return self.state in ENDED_STATES
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended and everything that it held has come; of a removed one nothing more comes."""
+        """True if it has ended and is complete, or was removed: no more data arrives."""
         return self.state == REMOVED or (self.has_ended and self.caught_up)
 
 
 class AnnouncedLog(Struct, frozen=True):
-    """A log that the board has."""
+    """Log that the board has."""
 
     handle: int
     job: int
@@ -120,7 +121,7 @@ class AnnouncedLog(Struct, frozen=True):
 
 
 class Started(Struct, frozen=True):
-    """Bytes of this generation follow from `offset`: `data` are the first, and with a `digest` they are all."""
+    """Start of a generation at `offset`: `data` are its first bytes, and all of them if there is a `digest`."""
 
     handle: int
     generation: int
@@ -131,17 +132,17 @@ class Started(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of a log."""
+        """True if it carries a complete log."""
         return bool(self.digest) and not self.offset
 
     @property
     def completed(self) -> Completed:
-        """Its end, as if that came after it; where it has a digest."""
+        """The Completed that its digest stands for."""
         return Completed(self.handle, self.generation, self.offset + len(self.data), self.digest)
 
 
 class Chunk(Struct, frozen=True):
-    """Bytes of a log."""
+    """Bytes of a log at an offset."""
 
     handle: int
     generation: int
@@ -150,7 +151,7 @@ class Chunk(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """The board vouches for size and digest."""
+    """Size and digest of a log that the board has declared complete."""
 
     handle: int
     generation: int
@@ -159,7 +160,7 @@ class Completed(Struct, frozen=True):
 
 
 class Removed(Struct, frozen=True):
-    """The log is gone from the board."""
+    """Removal of a log from the board, with the bytes that were sent and its size."""
 
     handle: int
     generation: int
@@ -168,9 +169,9 @@ class Removed(Struct, frozen=True):
 
 
 class Loss(Struct, frozen=True):
-    """Something that existed is gone or cannot be sent; handle and job are 0 where it is about neither.
+    """Data that existed and is gone or cannot be sent; handle and job are 0 if it concerns none.
 
-    A kept loss has an `id` other than 0; it is told on every stream, under the same one with its newest figures.
+    A kept loss has an `id` other than 0. Every stream reports it under the same id, with its newest figures.
     """
 
     handle: int
@@ -189,7 +190,7 @@ LogEvent = Started | Chunk | Completed | Removed | Loss
 
 
 class Welcome(Struct, frozen=True):
-    """The answer to the opening; the role is viewer, operator, or unknown."""
+    """Answer to Open; the role is viewer, operator, or unknown."""
 
     board: Board
     heartbeat_us: int
@@ -197,42 +198,42 @@ class Welcome(Struct, frozen=True):
 
 
 class JobsListed(Struct, frozen=True):
-    """Every JOB that existed has been told."""
+    """End of the list of existing JOBs."""
 
 
 class Announced(Struct, frozen=True):
-    """A page of logs of which the board asks what the host holds."""
+    """Page of logs for each of which the board waits for a Holding."""
 
     logs: tuple[AnnouncedLog, ...]
 
 
 class Batch(Struct, frozen=True):
-    """Logs that were `made`, which the board takes to be new to the host, and then events in order."""
+    """New logs in `made`, of which the board expects the host to hold nothing, followed by events in order."""
 
     events: tuple[LogEvent, ...]
     made: tuple[AnnouncedLog, ...] = ()
 
 
 class Released(Struct, frozen=True):
-    """Handles that are over."""
+    """Handles that the board does not use any more."""
 
     handles: tuple[int, ...]
 
 
 class Heartbeat(Struct, frozen=True):
-    """Proof of life, and how far the host is behind."""
+    """Proof of life of the board, and the bytes that it has not sent yet."""
 
     lag_bytes: int
 
 
 class Synced(Struct, frozen=True):
-    """Everything has been sent that followed JOBs held when the Sync of this number came."""
+    """Answer to Sync: everything that followed JOBs held when the Sync of this number arrived has been sent."""
 
     number: int
 
 
 class Goodbye(Struct, frozen=True):
-    """The daemon is about to stop."""
+    """Notice that the daemon is about to stop."""
 
     reason: str
     retry_after_us: int
@@ -242,21 +243,21 @@ ServerMessage = Welcome | JobStatus | JobsListed | Announced | Batch | Released 
 
 
 class Open(Struct, frozen=True):
-    """The first message of a client."""
+    """First message of a client."""
 
     consumer: str
     client: str
 
 
 class Select(Struct, frozen=True):
-    """JOBs to follow from now on, or no longer, by handle."""
+    """Handles of JOBs to follow from now on, or not to follow any more."""
 
     follow: tuple[int, ...] = ()
     unfollow: tuple[int, ...] = ()
 
 
 class Holding(Struct, frozen=True):
-    """What the host holds of an announced log."""
+    """State of an announced log on the host; with `skip` it does not want the log."""
 
     handle: int
     generation: int = 0
@@ -272,7 +273,7 @@ class Holdings(Struct, frozen=True):
 
 
 class Acknowledgement(Struct, frozen=True):
-    """Every byte before `offset` is durable; `complete` when size and digest were verified."""
+    """Acknowledgement that all bytes before `offset` are durable; `complete` once size and digest were verified."""
 
     handle: int
     generation: int
@@ -281,7 +282,7 @@ class Acknowledgement(Struct, frozen=True):
 
 
 class Acknowledge(Struct, frozen=True):
-    """What is durable."""
+    """Message with acknowledgements."""
 
     logs: tuple[Acknowledgement, ...]
 
@@ -291,7 +292,7 @@ class ClientHeartbeat(Struct, frozen=True):
 
 
 class Sync(Struct, frozen=True):
-    """Ask for a Synced of this number."""
+    """Request for a Synced with this number."""
 
     number: int
 
@@ -299,13 +300,13 @@ class Sync(Struct, frozen=True):
 ClientMessage = Open | Select | Holdings | Acknowledge | ClientHeartbeat | Sync
 
 
-# What a session makes of them
+# Events that a session makes of these messages.
 
 
 class FollowedLog(Struct, frozen=True):
-    """A log of the stream, as it stands after the latest event: bytes before `offset` have arrived.
+    """Log of a stream as it stands after its latest event: bytes before `offset` have arrived.
 
-    `held` is the generation and the offset that the host answered; None before it did.
+    `held` is the generation and offset in the host's Holding; None before that.
     """
 
     handle: int
@@ -318,7 +319,7 @@ class FollowedLog(Struct, frozen=True):
 
 
 class Received(Struct, frozen=True):
-    """An event of a log; `log` is None for a Loss that is not about one log. `job` is empty when it is about none."""
+    """Event with its log; `log` is None for a Loss that concerns no single log, `job` is empty if it has none."""
 
     job: str
     log: FollowedLog | None
@@ -326,13 +327,13 @@ class Received(Struct, frozen=True):
 
 
 class JobNames(Struct, frozen=True):
-    """The board has told all its JOBs: these are there, by name."""
+    """Names of all JOBs that the board has, once it has listed them."""
 
     names: frozenset[str]
 
 
 class JobFollowed(Struct, frozen=True):
-    """A JOB is followed from now on."""
+    """JOB that is followed from now on."""
 
     job: JobStatus
 
@@ -344,13 +345,13 @@ class LogsAnnounced(Struct, frozen=True):
 
 
 class Arrived(Struct, frozen=True):
-    """What has come of logs, in order."""
+    """Events of logs, in order."""
 
     events: tuple[Received, ...]
 
 
 class JobEntered(Struct, frozen=True):
-    """A JOB is in another state; `caught_up`: and everything that it held has come."""
+    """JOB with a new state; with `caught_up` everything that it held has arrived."""
 
     job: JobStatus
     caught_up: bool
@@ -363,13 +364,13 @@ class JobsShown(Struct, frozen=True):
 
 
 class Remark(Struct, frozen=True):
-    """Something that people want to know of the link."""
+    """Text about the link for people."""
 
     text: str
 
 
 class Unlinked(Struct, frozen=True):
-    """The stream is over, and when the next attempt follows."""
+    """End of a stream; the next attempt follows after `wait_s` seconds."""
 
     error: ProfagentError
     wait_s: float

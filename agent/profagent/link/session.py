@@ -1,6 +1,6 @@
-"""The link to one board, without I/O: messages and the time go in, events and messages to send come out.
+"""State of the link to one board, without I/O: messages and the time go in, events and messages to send come out.
 
-What a board sends is checked here and in `logs.py`; what breaks the contract of `board.proto` raises ProtocolError.
+Messages of the board are checked here and in `logs.py`; a breach of `board.proto` raises ProtocolError.
 """
 
 from __future__ import annotations
@@ -38,35 +38,36 @@ if TYPE_CHECKING:
 
     from profagent.errors import DiskFullError, ProfagentError, UnsupportedBoardError
 
-# A full disk is looked at so often.
+# Interval between checks of a full disk.
 ROOM_S = 2.0
-# Behind by more than a second or two of full rate; and not any more.
+# The link lags behind at one to two seconds of the full rate; the lower bound ends that, so that it does not flicker.
 LAGGING_BYTES = 16 << 20
 CAUGHT_UP_BYTES = 1 << 20
 US_PER_S = 1_000_000
-# Proof of life: how often each side gives it until the board says otherwise, and how many may be missing. With the
-# longest a half-open link is still found within its 15 s.
+# Interval of heartbeats until the board sets another, and the shortest that it may set; `limits` says how many may be
+# missing. Even with the longest interval a half-open link is found within 15 s.
 HEARTBEAT_S, SHORTEST_HEARTBEAT_S = 4.0, 1.0
-# What a daemon that answers Sync names in its description.
+# Capability of daemons that answer Sync.
 SYNC = "sync"
 
 
 class State(Enum):
-    """What is true of a link."""
+    """State of a link."""
 
     CONNECTING = "connecting"  # a channel is being opened
-    NEGOTIATING = "negotiating"  # it is open, and the board has not said welcome
+    NEGOTIATING = "negotiating"  # the channel is open, and Welcome has not arrived
     FOLLOWING = "following"  # the board's logs come as they grow
-    LAGGING = "lagging"  # they come, and far more is on the board than has come
-    SILENT = "silent"  # the stream is open, and the board has not spoken for longer than it may
-    WAITING = "waiting"  # there is no stream, and there will be one: when it is time, or when the disk has room
-    CLOSED = "closed"  # nothing comes any more
+    LAGGING = "lagging"  # they come, and the board has far more than was sent
+    SILENT = "silent"  # the stream is open, and heartbeats of the board are missing
+    WAITING = "waiting"  # there is no stream; the next one waits for its time, or for room on the disk
+    CLOSED = "closed"  # the session is over, by stop() or an error
 
 
 class LinkSession:
-    """Where a link stands. `now` is in seconds of a clock that never goes back.
+    """State machine of a link. `now` is in seconds of a monotonic clock.
 
-    Whoever drives it opens a stream when it is CONNECTING, and handles events, then messages, after each call.
+    The driver opens a stream when the state is CONNECTING; after each call it handles the events first, then the
+    messages.
     """
 
     def __init__(
@@ -79,63 +80,78 @@ class LinkSession:
         is_patient: bool = False,
         uniform: Callable[[float, float], float] | None = None,
     ) -> None:
-        """`wants(job, listed)` chooses JOBs; `listed`: the JOB was there when the first stream was opened.
+        """`wants(job, listed)` chooses JOBs; `listed`: the JOB existed when the first stream was opened.
 
-        What comes within `gather_s` is one event. One that `is_patient` waits for a board that has never answered.
+        Events that arrive within `gather_s` are handed on together. A session that `is_patient` also waits for a board
+        that has never answered.
         """
         self.state = State.WAITING
-        self.error: ProfagentError | None = None  # why it is closed, if that is a failure
+        self.error: ProfagentError | None = None  # the error that closed the session
+        # True while the state is WAITING because of a full disk.
         self.awaits_room = False
-        self.was_listed = False  # by this stream or an earlier one
-        self.finish_by: float | None = None  # when the capture ends, whatever the board has said
-        self.has_synced = False  # the board said, at the end, that everything it held has been sent
+        self.was_listed = False  # the JOBs were listed, on this stream or an earlier one
+        self.finish_by: float | None = None  # when the session stops, even without Synced
+        self.has_synced = False  # at the end the board confirmed that everything was sent
         self._address, self._opening, self._wants = address, opening, wants
         self._gather_s, self._is_patient = gather_s, is_patient
-        self._uniform = uniform or random.uniform  # draws waits
+        self._uniform = uniform or random.uniform  # draws the waits, so that many hosts do not reconnect together
         self._backoff = Backoff(draw=self._uniform)
-        self._chosen: dict[str, bool] = {}  # JOBs by name, and whether they are followed; over all streams
+        self._chosen: dict[str, bool] = {}  # by JOB name, whether it is followed; over all streams
+        # Names of JOBs of another SoC, which are not followed on later streams either.
         self._refused: set[str] = set()
+        # When the state WAITING ends.
         self._wait_until = float("-inf")
+        # True once any stream got its Welcome.
         self._was_welcomed = False
+        # Breaches of the protocol in a row: MOST_BREACHES of them close the session.
         self._breaches = 0
+        # Events that the driver has not fetched yet.
         self._events: list[m.Event] = []
         self._begin(0.0)
 
     def _begin(self, now: float) -> None:
-        """What is known of one stream."""
+        """Reset what belongs to one stream."""
         self.heartbeat_s = HEARTBEAT_S
+        # When the stream began, and when the board and this side spoke last.
         self._begun_s = self._heard_s = self._spoke_s = now
+        # Messages that the driver has not fetched yet.
         self._to_send: list[m.ClientMessage] = []
+        # The board's description; None before Welcome.
         self._board: m.Board | None = None
         self._logs = LogTable()
+        # The latest status of every JOB on the board, by handle.
         self._jobs: dict[int, JobStatus] = {}
-        self._followed: dict[str, int] = {}  # handles by name, of followed JOBs that are not removed
+        self._followed: dict[str, int] = {}  # by name, handles of followed JOBs that exist
+        # Handles of all JOBs that were followed on this stream, also of removed ones.
         self._selected: set[int] = set()
-        self._entered: dict[int, JobStatus] = {}  # what was last told of JOBs that were followed
-        self._heard_of: set[str] = set()  # names of followed JOBs of which something was said
-        self._came: set[str] = set()  # names of those of which everything has come once
+        self._entered: dict[int, JobStatus] = {}  # by handle, statuses that were handed on
+        self._heard_of: set[str] = set()  # followed JOBs of which a log or a state arrived
+        self._came: set[str] = set()  # followed JOBs that had caught up once
+        # Events that are gathered for the next Arrived; their bytes are bounded.
         self._pending: list[m.Received] = []
-        self._unanswered: tuple[m.Batch, float] | None = None  # of logs of which it is not known yet what is held
+        self._unanswered: tuple[m.Batch, float] | None = None  # a batch that waits for Holdings of its new logs
         self._pending_bytes = 0
+        # When the gathered events are due; None if there are none.
         self._flush_at: float | None = None
-        self.lag_bytes = 0  # what the board said last
+        self.lag_bytes = 0  # of the board's latest heartbeat
+        # True once this stream has listed the JOBs.
         self._is_listed = False
-        self._sync: m.Sync | None = None  # what the board was asked at the end
-        self._sync_selected: frozenset[int] = frozenset()  # JOBs that were followed then
+        self._sync: m.Sync | None = None  # the latest question at the end
+        self._sync_selected: frozenset[int] = frozenset()  # followed JOBs when it was sent
 
     def events_received(self) -> list[m.Event]:
-        """What happened, in order; each is given once."""
+        """Return events in order; each is returned once."""
         events, self._events = self._events, []
         return events
 
     def messages_to_send(self) -> list[m.ClientMessage]:
-        """What the board is to be told, once the events are handled; each is given once."""
+        """Return messages to send once the events are handled; each is returned once."""
         messages, self._to_send = self._to_send, []
         return messages
 
     @property
     def due(self) -> float | None:
-        """When `tick` is wanted; None: not before something else happens."""
+        """The time of the next tick(); None if none is needed before another call."""
         if self.state is State.WAITING:
             return self._wait_until
         times = [each for each in (self._flush_at, self.finish_by) if each is not None]
@@ -143,27 +159,27 @@ class LinkSession:
 
     @property
     def has_stream(self) -> bool:
-        """Whether there is a stream, or will be at once."""
+        """True if there is a stream, or a channel is being opened for one."""
         return self.state not in (State.WAITING, State.CLOSED)
 
     @property
     def speak_at(self) -> float:
-        """When the next proof of life is due."""
+        """The time at which the next heartbeat of this side is due."""
         return self._spoke_s + self.heartbeat_s
 
     @property
     def silent_at(self) -> float:
-        """When the board is taken as gone, if it does not speak before."""
+        """The time at which a board that does not speak is given up."""
         return self._heard_s + SILENT_HEARTBEATS * self.heartbeat_s
 
     @property
     def quiet_at(self) -> float:
-        """When a board counts as silent, if it does not speak before."""
+        """The time at which a board that does not speak counts as silent."""
         return self._heard_s + QUIET_HEARTBEATS * self.heartbeat_s
 
     @property
     def standing(self) -> Standing:
-        """The way in which the board is followed."""
+        """The board's standing, for the coverage."""
         match self.state:
             case State.FOLLOWING:
                 return Standing.COVERED if self._is_listed else Standing.BEHIND
@@ -174,7 +190,7 @@ class LinkSession:
         return Standing.PAUSED if self.awaits_room else Standing.AWAY
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Let timers act: the end of a finish, gathered events, the next attempt."""
         if self.due is None or now < self.due:
             return
         if self.finish_by is not None and now >= self.finish_by:
@@ -185,21 +201,21 @@ class LinkSession:
             self._connect(now)
 
     def opened(self, now: float) -> None:
-        """The channel is open."""
+        """Note that the channel is open; the first message is queued."""
         self.state = State.NEGOTIATING
         self._heard_s = now
         self._to_send.append(self._opening)
 
     def heard(self, now: float) -> None:
-        """The board spoke, or its silence until now was our own: nobody listened."""
+        """Note that the board spoke, or that its messages could not be read until now."""
         self._heard_s = now
         if self.state is State.SILENT:
             self.state = State.FOLLOWING
             self._events.append(m.Remark("the board speaks again"))
-            self._show()  # JOBs that were behind before the silence are behind still
+            self._show()  # the coverage dropped JOBs that were behind when the silence began
 
     def quiet(self, now: float) -> bool:
-        """Return True, and say so, if the board has become silent. Its stream stays open until `silent_at`."""
+        """Return True if the board has become silent, with a remark. Its stream stays open until `silent_at`."""
         if self.state not in (State.FOLLOWING, State.LAGGING) or now < self.quiet_at:
             return False
         self.state = State.SILENT
@@ -208,11 +224,11 @@ class LinkSession:
         return True
 
     def spoke(self, now: float) -> None:
-        """A message was sent."""
+        """Note that a message was sent."""
         self._spoke_s = now
 
     def receive(self, message: m.ServerMessage, now: float) -> None:
-        """A message of the board came. Raises ProtocolError when it is against the contract."""
+        """Handle a message of the board. Raises ProtocolError if it breaks the contract."""
         if self._board is None and not isinstance(message, m.Welcome):
             refuse(f"{type(message).__name__} came before Welcome")
         match message:
@@ -234,13 +250,13 @@ class LinkSession:
                 self._last_word(message, now)
 
     def flush(self) -> None:
-        """Hand on what has gathered."""
+        """Hand on gathered events as one Arrived."""
         if self._pending:
             self._events.append(m.Arrived(tuple(self._pending)))
             self._pending, self._pending_bytes, self._flush_at = [], 0, None
 
     def hold(self, holdings: Sequence[m.Holding]) -> None:
-        """The answer to LogsAnnounced. Raises ProtocolError as `receive` does."""
+        """Take the answers to LogsAnnounced. Raises ProtocolError as `receive` does."""
         answers = [holding for holding in holdings if self._logs.hold(holding)]
         for start in range(0, len(answers), ENTRIES_PER_MESSAGE):
             self._to_send.append(m.Holdings(tuple(answers[start : start + ENTRIES_PER_MESSAGE])))
@@ -249,10 +265,10 @@ class LinkSession:
             self._gather(batch, now)
 
     def took(self, refused: Mapping[str, UnsupportedBoardError]) -> None:
-        """What had arrived is taken, and nothing more is wanted of JOBs that are of another SoC.
+        """Note that the sink took events, and stop following JOBs of another SoC.
 
-        A link over which something came was a good one: the next loss is the first of its kind. Where there are no
-        other JOBs, there is nothing to follow at all.
+        A link that carried data was good, so breaches and backoff begin anew. If every followed JOB is of another SoC,
+        the session fails.
         """
         self._breaches = 0
         if self._backoff.waits:
@@ -270,36 +286,36 @@ class LinkSession:
             self._fail(refused[self._jobs[handles[0]].name])
 
     def lost(self, error: UnreachableError, now: float) -> None:
-        """The stream failed, or never came to be; of one that is over already this is nothing new."""
+        """Note that the stream failed or could not be opened; ignored if the stream is over already."""
         if not self.has_stream:
             return
         self._breaches = self._breaches + 1 if isinstance(error, ProtocolError) else 0
-        # A board that breaks the protocol before it has listed its JOBs once would do so again.
+        # A board that broke the protocol before its first list of JOBs would do so again.
         is_tried_again = self.was_listed or (self._was_welcomed and not isinstance(error, ProtocolError))
         if self._breaches >= MOST_BREACHES or not (is_tried_again or self._is_patient):
             self._fail(error)
         elif isinstance(error, RefusedError):
             self._unlink(error, self._uniform(LONGEST_DELAY_S, SLOWEST_DELAY_S), now)
         else:
-            # A link that held for so long was a good one.
+            # A link that lasted longer than the longest delay was good: the next loss is the first of a series.
             if now - self._begun_s > LONGEST_DELAY_S:
                 self._backoff.reset()
             self._unlink(error, self._backoff.wait_s(), now)
 
     def silence(self) -> UnreachableError:
-        """What it means that the board has not spoken until `silent_at`."""
+        """Return the error for a board that has not spoken until `silent_at`."""
         is_open = self.state in (State.FOLLOWING, State.LAGGING, State.SILENT)
         what = "has gone silent" if is_open else "does not answer"
         return UnreachableError(f"the board at {self._address} {what}", hint="check the link and the daemon's log")
 
     def full(self, error: DiskFullError, now: float) -> None:
-        """The host's disk takes no more: the board keeps what was not acknowledged."""
+        """Wait for room on the host's disk; the board keeps what was not acknowledged."""
         self.room(has_room=False, now=now)
         text = f"paused: {error}. Nothing is acknowledged meanwhile: the board keeps it; make room to go on"
         self._events.append(m.Remark(text))
 
     def room(self, *, has_room: bool, now: float) -> None:
-        """Whether there is room on the host's disk now."""
+        """Take the result of a check of the disk: connect if it has room, else wait for the next check."""
         if not has_room:
             self.state = State.WAITING
             self.awaits_room, self._wait_until = True, now + ROOM_S
@@ -309,7 +325,7 @@ class LinkSession:
         self._connect(now)
 
     def finish(self, now: float, *, asks: bool) -> None:
-        """End soon. With `asks` the board has ANSWER_S to say that everything it holds has been sent."""
+        """End soon. With `asks` the board has ANSWER_S to confirm that everything it holds has been sent."""
         if self._board is None or not self.has_stream:
             self.stop()
         elif self.finish_by is None:
@@ -317,13 +333,13 @@ class LinkSession:
             is_behind = not all(job.is_over or job.name in self._came for job in jobs)
             can_ask = asks and SYNC in self._board.capabilities
             self.finish_by = now + (ANSWER_S if can_ask and not is_behind else LEAVE_BEHIND_S)
-            # A daemon that cannot be asked has said it before, if it is heard still.
+            # An older daemon cannot be asked; its JOBs caught up, and its heartbeats still arrive.
             self.has_synced = not (can_ask or is_behind) and self.state is State.FOLLOWING
             if can_ask:
                 self._ask()
 
     def stop(self) -> None:
-        """End in good order: what has gathered is handed on."""
+        """Close the session in good order: gathered events are handed on."""
         if self.has_stream:
             self.flush()
         self.state = State.CLOSED
@@ -337,7 +353,7 @@ class LinkSession:
         if self._sync is None or synced.number != self._sync.number:
             return
         if not self._selected <= self._sync_selected:
-            self._ask()  # a JOB is followed since, of which the answer says nothing
+            self._ask()  # a JOB was selected after the question, and the answer does not cover it
             return
         self.has_synced = True
         self.stop()
@@ -377,7 +393,7 @@ class LinkSession:
             self._goodbye(message, now)
 
     def _goodbye(self, goodbye: m.Goodbye, now: float) -> None:
-        # What is told once is not told again to the next stream.
+        # Gathered events go first: the next stream does not repeat them.
         self.flush()
         self._backoff.reset()
         said = display_text(goodbye.reason[:LONGEST_GOODBYE])
@@ -411,7 +427,7 @@ class LinkSession:
     def _announced(self, announced: Sequence[m.AnnouncedLog], *, is_asked: bool = True) -> None:
         logs = tuple(self._logs.announce(log, self._entered, is_asked=is_asked) for log in announced)
         self._heard_of |= {log.job for log in logs}
-        # What is held of a log is known when all that came of it under an earlier handle has been handed on.
+        # The sink can answer for a log only when all data that came under its earlier handle was handed on.
         pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
         if any((log.job, log.path) in pending for log in logs):
             self.flush()
@@ -424,10 +440,10 @@ class LinkSession:
         self._show()
 
     def _checked(self, status: JobStatus) -> JobStatus:
-        """The status, which cannot say that all has come while some was passed over."""
+        """Return the checked status, not caught up while logs of the JOB were dropped."""
         check_job(status, self._jobs)
         if status.caught_up and self._logs.awaits(status.name):
-            status = replace(status, caught_up=False)  # the board says it anew once they are announced again
+            status = replace(status, caught_up=False)  # the board repeats it when they have come
         self._jobs[status.handle] = status
         return status
 
@@ -444,10 +460,10 @@ class LinkSession:
             self._came.add(job.name)
         if is_news:
             self.flush()
-        # Whoever hears that a JOB has caught up takes what follows as new.
+        # Events go first: observers take what follows a caught-up JOB as new.
         self._show()
         if is_news:
-            # One that went before the board had heard that it is followed has not come.
+            # A JOB that was removed before the board received its Select has not arrived.
             has_come = job.caught_up or (job.state == REMOVED and job.name in self._heard_of)
             self._events.append(m.JobEntered(job, has_come))
         if is_gone:
@@ -455,7 +471,7 @@ class LinkSession:
                 self._job(other)
 
     def _select(self, job: JobStatus) -> bool:
-        """Follow a JOB that is wanted; of several directories of its name that exist, the first."""
+        """Follow a JOB that is wanted; of several directories with its name, the first that exists."""
         if job.state == REMOVED or job.name in self._followed or not self._is_chosen(job):
             return False
         self._selected.add(job.handle)
@@ -467,7 +483,7 @@ class LinkSession:
         return True
 
     def _is_chosen(self, job: JobStatus) -> bool:
-        """What was once chosen stays so over reconnections."""
+        """Return True if a JOB is followed; a choice holds over reconnections."""
         if job.name in self._refused:
             return False
         if not self._chosen.get(job.name):

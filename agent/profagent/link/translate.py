@@ -1,6 +1,6 @@
-"""Between the wire's protobuf messages and plain values; protobuf objects stop here.
+"""Translation between the wire's protobuf messages and plain values; protobuf objects stop here.
 
-Texts of a board are shown to people: they are cut to a length, and nothing in them can steer a terminal.
+Texts of a board are shown to people: they are bounded, and control characters in them are made harmless.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _words(enum: Any, between: str = "-") -> dict[int, str]:
-    """What each value of the wire's is called, JOB_STATE_OPEN `open`; the one that says nothing has no word."""
+    """Return the word for each value of a wire enum, `open` for JOB_STATE_OPEN; the unspecified value has none."""
     prefix = enum.Name(0).removesuffix("UNSPECIFIED")
     return {value: name.removeprefix(prefix).lower().replace("_", between) for name, value in enum.items() if value}
 
@@ -41,7 +41,7 @@ _OUTPUTS = _words(pb.OutputState, " ")
 
 
 class NpuFacts(Struct, frozen=True):
-    """Signs of the NPU stacks."""
+    """Signs of the NPU software on a board."""
 
     has_device: bool = False
     has_other_device: bool = False
@@ -50,7 +50,7 @@ class NpuFacts(Struct, frozen=True):
 
 
 class NpuProcess(Struct, frozen=True):
-    """A process that has the NPU open; `umask` in octal, empty where it is not known."""
+    """Process that has the NPU open; `umask` in octal, empty if not known."""
 
     pid: int
     name: str
@@ -59,7 +59,7 @@ class NpuProcess(Struct, frozen=True):
 
 
 class ProcessFacts(Struct, frozen=True):
-    """The processes that have the NPU open; `count` may be more than are named."""
+    """Processes that have the NPU open; `count` may be larger than the number of those listed."""
 
     with_npu: tuple[NpuProcess, ...] = ()
     count: int = 0
@@ -67,7 +67,7 @@ class ProcessFacts(Struct, frozen=True):
 
 
 class UmapNode(Struct, frozen=True):
-    """A node of /proc/umap; `error` says why it cannot be read, `text` is the NPU's alone."""
+    """Node of /proc/umap; `error` is the reason if it cannot be read, `text` has only the NPU's lines."""
 
     name: str
     error: str = ""
@@ -75,7 +75,7 @@ class UmapNode(Struct, frozen=True):
 
 
 class JobFacts(Struct, frozen=True):
-    """A JOB directory: permission bits, and why it cannot be listed."""
+    """JOB directory: its permission bits, and the error if it cannot be listed."""
 
     directory: str
     mode: int = 0o755
@@ -84,7 +84,7 @@ class JobFacts(Struct, frozen=True):
 
 
 class RootFacts(Struct, frozen=True):
-    """A root; `error` says why it cannot be listed, then the rest is not known. Sizes are bytes."""
+    """Root directory of JOBs. If `error` says why it cannot be listed, the rest is not known. Sizes are bytes."""
 
     path: str
     error: str = ""
@@ -96,11 +96,11 @@ class RootFacts(Struct, frozen=True):
     open_jobs: int = 0
     newest: tuple[JobFacts, ...] = ()
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Directories below it that cannot be listed, and why."""
+    """Directories below it that cannot be listed, each with its error."""
 
 
 class AclFile(Struct, frozen=True):
-    """A file that is, or may be, an acl.json; `output` is directory, missing, not a directory, or empty: not known."""
+    """File that is or may be an acl.json; `output` is directory, missing, not a directory, or empty if not known."""
 
     path: str
     data: bytes
@@ -109,7 +109,7 @@ class AclFile(Struct, frozen=True):
 
 
 class Mount(Struct, frozen=True):
-    """A network's file system."""
+    """Mounted network file system."""
 
     point: str
     file_system: str
@@ -117,7 +117,7 @@ class Mount(Struct, frozen=True):
 
 
 class InotifyFacts(Struct, frozen=True):
-    """The kernel's limits, 0 where it does not tell; `watches` are the daemon's."""
+    """Limits of the kernel, 0 if not known; `watches` is the daemon's number."""
 
     max_user_watches: int
     max_user_instances: int
@@ -126,14 +126,14 @@ class InotifyFacts(Struct, frozen=True):
 
 
 class DaemonFacts(Struct, frozen=True):
-    """The daemon's user and its effective capabilities, a bit each."""
+    """User of the daemon and its effective capabilities, one bit each."""
 
     uid: int
     capabilities: int
 
 
 class Examination(Struct, frozen=True):
-    """All of it; None is what is not known, and `unknown` says why, by source."""
+    """Examination of a board by its daemon; None for unknown facts, with the reason in `unknown`, by source."""
 
     unknown: tuple[tuple[str, str], ...] = ()
     npu: NpuFacts | None = None
@@ -148,12 +148,12 @@ class Examination(Struct, frozen=True):
     tls_ca: bytes = b""
 
     def why_unknown(self, source: str) -> str:
-        """Why there are no facts of a source; empty when there are."""
+        """Return why the facts of a source are not known; empty if they are."""
         return dict(self.unknown).get(source, "")
 
 
 def examination_from_wire(said: pb.Examination) -> Examination:
-    """A board's answer."""
+    """Return a board's examination; long lists and files are cut. Raises ProtocolError."""
     nodes = (
         UmapNode(_text(each.name), _text(each.error), each.text[:LARGEST_EXAMINED_BYTES])
         for each in said.umap[:LONGEST_LIST]
@@ -172,7 +172,7 @@ _hints = lru_cache(get_type_hints)
 
 
 def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
-    """A message as the value whose fields are named like its own."""
+    """Return a message as a value of `kind`, whose fields have the same names."""
     return kind(**{name: _value(hint, said, name) for name, hint in _hints(kind).items() if name not in omitting})
 
 
@@ -202,7 +202,7 @@ _AMOUNTS = frozenset(
 )
 
 
-# A random number, which is compared and never counted with.
+# Random numbers, which are compared and never counted with.
 _NAMES = frozenset(("id",))
 
 
@@ -216,7 +216,7 @@ def _largest(name: str) -> int:
 
 
 def _number(said: Any, name: str) -> int:
-    """Return a number of a message. Raises ProtocolError for one over the bound of its field."""
+    """Return a number of a message. Raises ProtocolError if it exceeds the bound of its field."""
     value: int = getattr(said, name)
     if value > _largest(name):
         refuse(f"{type(said).__name__}.{name} is {value}, more than {_largest(name)}")
@@ -230,7 +230,7 @@ _STATES, _REASONS, _POLICIES, _ROLES = map(_words, (pb.JobState, pb.StartReason,
 
 
 def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
-    """A client message for the stream."""
+    """Return a client message in the wire's form."""
     match message:
         case m.Open():
             version = pb.ProtocolVersion(major=m.PROTOCOL[0], minor=m.PROTOCOL[1])
@@ -251,32 +251,32 @@ def to_wire(message: m.ClientMessage) -> pb.ClientMessage:
 
 
 def from_wire(message: pb.ServerMessage) -> m.ServerMessage | None:
-    """A server message as a value; None for one that a newer minor version added. Raises ProtocolError."""
+    """Return a server message as a value; None for a kind that a newer minor version added. Raises ProtocolError."""
     kind = message.WhichOneof("message")
     return None if kind is None else _READERS[kind](getattr(message, kind))
 
 
 def board_from_wire(description: pb.Description) -> m.Board:
-    """A board's description."""
+    """Return a board's description. Raises ProtocolError."""
     retention = _retention(description.retention) if description.HasField("retention") else None
     board: m.Board = _facts(m.Board, description)
     return replace(board, clocks=clocks_from_wire(description.clocks), retention=retention)
 
 
 def measure_from_wire(said: pb.JobMeasure) -> m.JobMeasure:
-    """How much a JOB holds."""
+    """Return the size of a JOB. Raises ProtocolError."""
     measure: m.JobMeasure = _facts(m.JobMeasure, said)
     return measure
 
 
 def clocks_from_wire(said: pb.Clocks) -> m.Clocks:
-    """A pair of clocks. Raises ProtocolError for times that no clock shows."""
+    """Return a pair of clocks. Raises ProtocolError for impossible times."""
     clocks: m.Clocks = _facts(m.Clocks, said)
     return clocks
 
 
 def job_from_wire(job: pb.JobStatus) -> m.JobStatus:
-    """A JOB's status."""
+    """Return a JOB's status."""
     state = _STATES.get(job.state, "unknown")
     profiling = _facts(m.Profiling, job.profiling) if job.HasField("profiling") else None
     source = _text(job.source) or m.JOB_SOURCE
@@ -327,7 +327,7 @@ def _welcome(welcome: pb.Welcome) -> m.Welcome:
 
 
 def _entries(said: Sequence[T]) -> Sequence[T]:
-    """What a message lists, counted before it is made anything of. Raises ProtocolError for too many."""
+    """Return the entries of a message, counted before any is translated. Raises ProtocolError for too many."""
     if len(said) > LARGEST_ENTRIES:
         refuse(f"it sent a message of {len(said):,} entries, more than {LARGEST_ENTRIES:,}")
     return said
