@@ -168,7 +168,9 @@ class MadeJobs:
         self._jobs: Sequence[JobStatus] = ()
         # A counter of everything that arrived; settled() compares it to find out how long nothing has.
         self._changes = 0
+        # Set while a stream is open: without one, what the board has cannot arrive.
         self._is_linked = asyncio.Event()
+        # Set once the board has listed its JOBs; ready() waits for that before the program starts.
         self._is_listed = asyncio.Event()
 
     def begin(self) -> None:

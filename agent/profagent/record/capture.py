@@ -354,7 +354,10 @@ class FollowedStream:
 
 
 class Capture:
-    """Follows one board until `stop` is set."""
+    """Capture of one board, until `stop` is set.
+
+    It owns the channel and the stream of each connection; the session, which outlives them, decides when to reconnect.
+    """
 
     def __init__(  # noqa: PLR0913 - what it follows, for whom, and how
         self,
@@ -426,6 +429,7 @@ class Capture:
             self.session.full(error, _now())
 
     async def _follow(self) -> None:
+        # Each attempt has a channel of its own: nothing of a connection that failed is used again.
         async with connected(self.address, self._access) as channel, channel.follow() as stream:
             await FollowedStream(self, channel, stream).run()
 

@@ -117,6 +117,7 @@ def command(
     keeping = None if every is None else EachNth(every)
     where = Workspace.at(workspace)
     lake = require_lake(None, where) if pushes else None
+    # A capture leaves these signals ignored when it ends; a push afterwards is to stop at Ctrl-C like any command.
     heard = {each: signal.getsignal(each) for each in SIGNALS}
     wanted = RecordOptions(boards, where, keeping=keeping if schedule is None else parse_schedule(schedule), **chosen)
     summary = run_on_boards(

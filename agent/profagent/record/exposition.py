@@ -125,6 +125,7 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
         shown = f"[{host}]" if ":" in host else host
         yield found, f"http://{shown}:{server.server_port}/metrics"
     finally:
+        # The thread is joined, so that no request reads metrics of a capture that is over.
         server.shutdown()
         server.server_close()
         thread.join()
@@ -164,7 +165,7 @@ def _is_in(session: LinkSession, *states: State) -> float:
 
 
 class Measured:
-    """Observer that counts what arrives and passes each call on to another observer."""
+    """Observer that sets metrics from what arrives and passes each call on to another observer."""
 
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
         self._observer, self._to, self._board = observer, exposition, board
@@ -189,6 +190,7 @@ class Measured:
     def follow(self, capture: Capture) -> None:
         """Read the metrics of the link from this capture, each time that the page is asked for."""
         session = capture.session
+        # The server's thread calls these functions: they only read plain attributes of the session.
         self._to.lag_bytes.labels(self._board).set_function(lambda: session.lag_bytes)
         is_up = partial(_is_in, session, State.FOLLOWING, State.LAGGING)
         self._to.link_up.labels(self._board).set_function(is_up)

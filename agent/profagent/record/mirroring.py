@@ -71,6 +71,7 @@ class OpenBatch:
 
         Raises StoreError.
         """
+        # The other file may name the batch before, which is perhaps not committed.
         self._files = self._files[::-1]
         self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         if not self._files:
@@ -253,10 +254,10 @@ class BoardMirrors:
     def take(
         self, events: Sequence[Received], read: Sequence[Arrival] = ()
     ) -> tuple[dict[str, list[Change]], list[Acknowledgement]]:
-        """Write events; returns their changes by JOB, and what can be acknowledged once that is durable.
+        """Write events into the mirrors; return changes by JOB, and acknowledgements to send once these are durable.
 
-        `read` are inferences that this process read whole itself, whose digests are those of their bytes. Raises
-        StoreError when the disk fails, ProtocolError for a copy without the board's digest.
+        `read` are complete inferences that this process has read itself, with the digests of their bytes. Raises
+        StoreError if the disk fails, and ProtocolError for a copy that does not have the board's digest.
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}

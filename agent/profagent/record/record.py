@@ -90,11 +90,13 @@ def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Expos
 
 async def _check(options: RecordOptions) -> None:
     """Raise UsageError for a board that is named twice, or whose keys cannot be used."""
+    # Compared by address: two names of one board would otherwise capture it twice.
     targets = Counter(options.access.named(address).address for address in options.addresses)
     for target, count in targets.items():
         if count > 1:
             raise UsageError(f"the board {target} is named {count} times", hint="name each board once")
     for address in options.addresses:
+        # On a thread, because keys are read from files.
         await asyncio.to_thread(options.access.check, address)
 
 
@@ -104,6 +106,7 @@ async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(_stop_all(boards, for_s, stop))
             await asyncio.wait([group.create_task(board.run()) for board in boards])
+            # No board is left to stop, and the task would wait for `for_s` to pass.
             stopping.cancel()
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None

@@ -114,6 +114,7 @@ class RecordView:
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
         """Take the JOBs as they are now; end the capture if all have ended and are complete."""
         self.jobs, self._is_listed = jobs, True
+        # Names stay: the loss of a JOB that was removed is reported after it has left the list.
         self._seen |= {job.name for job in jobs}
         if self._options.made is not None:
             self._options.made.jobs_changed(jobs)
