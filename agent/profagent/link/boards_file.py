@@ -211,7 +211,8 @@ class BoardsFile:
         target = Path(os.path.realpath(self.path))
         make_directory(target.parent)
         with alone_in(target.parent):
-            self.entries()  # what cannot be right is not written over
+            self.entries()  # raises for an invalid file before it is overwritten
+            # Read again with tomlkit, which preserves comments and order; the lock is held until the file is replaced.
             document = self._read(tomlkit.parse)
             yield document
             write_atomically(target, [tomlkit.dumps(document).encode()])
@@ -253,7 +254,7 @@ class BoardNames:
     """Names of boards by identity, for listings."""
 
     def __init__(self, entries: Iterable[BoardEntry] = ()) -> None:
-        # Boards without a known identity have no name here: an address may belong to another board by now.
+        # An entry without an identity cannot be matched with a session.
         self._by_identity = {entry.uuid: entry.name for entry in entries if entry.uuid}
 
     @classmethod

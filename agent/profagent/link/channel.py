@@ -107,6 +107,8 @@ class Stream:
         data = encode_checked(to_wire(message))
         try:
             async with self._sending:
+                # The write returns when the board's flow-control window takes the message, so a slow board slows the
+                # sender.
                 await self._call.write(data)
         except asyncio.CancelledError as error:
             raise self._cut(error) from None
@@ -116,7 +118,10 @@ class Stream:
             raise await self._ended() from error
 
     async def receive(self) -> ServerMessage:
-        """The next message that this version knows. UnreachableError, ProtocolError, RefusedError (another board)."""
+        """Return the next message; messages of kinds that this version does not know are dropped.
+
+        Raises UnreachableError, ProtocolError, and RefusedError if another board than the known one welcomes the host.
+        """
         while True:
             try:
                 data = await self._call.read()
@@ -127,6 +132,8 @@ class Stream:
             if not isinstance(data, bytes):
                 raise UnreachableError.at(self._address, "the board ended the stream")
             try:
+                # Once one message had a checksum every later one must: damage to the field's tag would hide it
+                # otherwise.
                 message = decode_checked(pb.ServerMessage, data)
                 self._is_checked = has_checksum(message, before=self._is_checked)
             except DamagedError as error:
@@ -250,6 +257,7 @@ async def _opened(board: KnownBoard, access: Access) -> tuple[grpc.aio.Channel, 
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=_OPTIONS), None
     # Only the proven certificate is trusted on this channel, so the checks of the handshake hold for it too.
+    # Before the channel: gRPC would report most certificate problems as a mere failure to connect.
     proven = await proven_certificate(board, credentials)
     shown = Certificate.read(proven, board.place)
     board.check_fingerprint(shown.fingerprint)

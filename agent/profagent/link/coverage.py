@@ -49,6 +49,7 @@ class Coverage:
 
     def __init__(self, now_us: int) -> None:
         # not taken yet; the oldest go first when it is full
+        # Ended intervals, in the order of their ends.
         self._ended: deque[Interval] = deque(maxlen=MOST_ENDED_INTERVALS)
         # The board's present interval: its standing, begin and reason; `to_us` is not set yet.
         self.board = Interval("", now_us, now_us, Standing.CONNECTING)

@@ -177,10 +177,12 @@ class Credentials:
     def read(cls, folder: Path) -> Self:
         """Return the credentials in a folder. Raises UsageError."""
         ca, cert, key = (_content(folder / name) for name in (CA, CERT, KEY))
+        # Before the key is used: a key that other users can read proves nothing about this host.
         if stat.S_IMODE((folder / KEY).stat().st_mode) & OTHERS:
             raise UsageError(
                 f"{folder / KEY}: others than its owner may use this key", hint=f"chmod 600 {folder / KEY}"
             )
+        # The list is optional; Access notices one that vanishes.
         revoked = folder / REVOKED
         text = _content(revoked).decode("utf-8", "replace") if revoked.exists() else None
         return cls(

@@ -139,8 +139,8 @@ async def proven_certificate(
     address = board.place
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-            # In TLS 1.3 a refusal of this host's certificate shows only as an end after the handshake; so does a
-            # restart of the daemon, hence several attempts.
+            # In TLS 1.3 a refusal of this host's certificate shows only as an end after the handshake. An end may have
+            # another cause, so one alone is no proof.
             for _ in range(HANDSHAKE_ATTEMPTS):
                 async with _connection(board, context) as (reader, shown):
                     certificate = _read(address, shown)
@@ -177,6 +177,7 @@ async def _explained(
     """Return why the board's certificate was not accepted; an unchecked second connection reads it."""
     address = board.place
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Without checks, because the certificate was refused before and is only read here; nothing is sent.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S), _connection(board, context) as (_, shown):

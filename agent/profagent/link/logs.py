@@ -72,11 +72,13 @@ class LogTable:
         job = jobs.get(log.job)
         if job is None or log.handle == 0 or log.handle in self._logs:
             refuse(f"log handle {log.handle} was announced twice, or for a JOB that is not followed, or is none")
+        # Checked before the path is stored or shown: a board could otherwise fill the host's memory.
         if len(log.path) > LONGEST_PATH_BYTES:
             refuse(f"it announced a path of {len(log.path)} bytes")
         if len(self._logs) >= LARGEST_LOGS:
             refuse(f"it announced more than {LARGEST_LOGS:,} logs at a time")
         followed = FollowedLog(log.handle, job.name, log.path, log.snapshot)
+        # Two handles of one log at a time would let two sequences of chunks write into one file.
         if (job.name, log.path) in self._paths:
             refuse(f"{_shown(followed)} has two handles at a time")
         self._paths.add((job.name, log.path))

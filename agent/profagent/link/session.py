@@ -118,18 +118,20 @@ class LinkSession:
         self._to_send: list[m.ClientMessage] = []
         # The board's description; None before Welcome.
         self._board: m.Board | None = None
+        # Handles belong to a stream, so each one begins with an empty table.
         self._logs = LogTable()
         # The latest status of every JOB on the board, by handle.
         self._jobs: dict[int, JobStatus] = {}
         self._followed: dict[str, int] = {}  # by name, handles of followed JOBs that exist
-        # Handles of all JOBs that were followed on this stream, also of removed ones.
+        # Handles of the JOBs that this stream follows, also of removed ones; JOBs of another SoC are taken out.
         self._selected: set[int] = set()
         self._entered: dict[int, JobStatus] = {}  # by handle, statuses that were handed on
-        self._heard_of: set[str] = set()  # followed JOBs of which a log or a state arrived
+        self._heard_of: set[str] = set()  # followed JOBs of which the board sent anything after their Select
         self._came: set[str] = set()  # followed JOBs that had caught up once
         # Events that are gathered for the next Arrived; their bytes are bounded.
         self._pending: list[m.Received] = []
         self._unanswered: tuple[m.Batch, float] | None = None  # a batch that waits for Holdings of its new logs
+        # The size of the data in `_pending`, which is handed on early at LARGEST_BATCH_BYTES.
         self._pending_bytes = 0
         # When the gathered events are due; None if there are none.
         self._flush_at: float | None = None
@@ -340,6 +342,7 @@ class LinkSession:
 
     def stop(self) -> None:
         """Close the session in good order: gathered events are handed on."""
+        # A stopped session still hands on what arrived, so that the sink can commit it.
         if self.has_stream:
             self.flush()
         self.state = State.CLOSED
@@ -383,6 +386,7 @@ class LinkSession:
         self.state = State.FOLLOWING
         self._board, self._was_welcomed = welcome.board, True
         if welcome.heartbeat_us:
+            # Bounded: a board must neither make this host send all the time nor keep a dead link open for long.
             self.heartbeat_s = min(max(welcome.heartbeat_us / US_PER_S, SHORTEST_HEARTBEAT_S), LONGEST_HEARTBEAT_S)
         self._events.append(welcome)
 
@@ -412,6 +416,8 @@ class LinkSession:
 
     def _gather(self, batch: m.Batch, now: float) -> None:
         if batch.made:
+            # The events of the batch wait until the sink has answered for its new logs: only then is known which are
+            # dropped.
             self._unanswered = replace(batch, made=()), now
             self._announced(batch.made, is_asked=False)
             return

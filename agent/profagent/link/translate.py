@@ -41,7 +41,7 @@ _OUTPUTS = _words(pb.OutputState, " ")
 
 
 class NpuFacts(Struct, frozen=True):
-    """Signs of the NPU software on a board."""
+    """Signs of NPU software stacks on a board: the expected one, and others."""
 
     has_device: bool = False
     has_other_device: bool = False
@@ -197,6 +197,7 @@ def _element(hint: Any, value: Any) -> Any:
     return _text(value) if isinstance(value, str) else value
 
 
+# No disk holds as many bytes, logs or inferences as LARGEST_AMOUNT: a larger number in these fields is a breach.
 _AMOUNTS = frozenset(
     ("offset", "size", "sent", "bytes", "lag_bytes", "lost_bytes", "generation", "inferences", "lost_logs")
 )
@@ -338,6 +339,7 @@ def _announced_logs(logs: Sequence[pb.AnnouncedLog]) -> tuple[m.AnnouncedLog, ..
 
 
 def _batch(batch: pb.Batch) -> m.Batch:
+    # Events of kinds that a newer minor version added are dropped, as `from_wire` does with messages.
     events = map(_event, _entries(batch.events))
     return m.Batch(tuple(event for event in events if event is not None), _announced_logs(batch.made))
 
