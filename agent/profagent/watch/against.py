@@ -1,4 +1,4 @@
-"""What the layers on the screen are compared with: the medians of a session."""
+"""Baseline of the layers on the screen: the medians of a stored session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Against(NamedTuple):
-    """What it is called, and by model the median of each layer in µs."""
+    """Baseline: its name, and the median of each layer in µs, by model and layer."""
 
     name: str
     medians: Mapping[str, Mapping[str, float]]
@@ -26,7 +26,7 @@ NOTHING = Against("", {})
 
 
 async def against_of(workspace: Workspace, name: str | None) -> Against:
-    """The medians of the session that a word names. Raises UsageError, StoreError."""
+    """Return the baseline that a session's name stands for, NOTHING without a name. Raises UsageError, StoreError."""
     if name is None:
         return NOTHING
     session = await session_named(workspace, name)

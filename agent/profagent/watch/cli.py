@@ -1,4 +1,4 @@
-"""`profagent watch`."""
+"""The command `profagent watch`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def wants_screen(*, plain: bool) -> bool:
-    """Whether somebody sits at a terminal that can show a screen."""
+    """Return True if standard input, output and error are a terminal that can show the full screen."""
     has_terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
     return has_terminal and not plain and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -137,7 +137,10 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 
 def budgets_of(texts: Iterable[str]) -> dict[str, float]:
-    """Latency budgets in µs by model, "" for all others, from `20` or `MODEL=20` in ms. Raises UsageError."""
+    """Return latency budgets in µs by model, from texts like `20` or `MODEL=20` in ms.
+
+    The key "" stands for all other models. Raises UsageError for a text without a positive, finite number.
+    """
     found = {}
     for text in texts:
         model, _, number = text.rpartition("=")
@@ -151,24 +154,24 @@ def budgets_of(texts: Iterable[str]) -> dict[str, float]:
 
 
 class _Output:
-    """Where lines go: standard output, each with its board's name where there are several."""
+    """Standard output of a watch: a line of text or of JSON for each event, named by board if there are several."""
 
     def __init__(self, *, is_json: bool, names_boards: bool) -> None:
         self._is_json, self._names_boards = is_json, names_boards
 
     def show(self, board: str, event: Event) -> None:
-        """A line for an event."""
+        """Print one event as one line."""
         if self._is_json:
             click.echo(json_text({"board": board, **event} if self._names_boards else event))
         else:
             click.echo(f"{board}: {line_of(event)}" if self._names_boards else line_of(event))
 
     def tell(self, board: str, text: str) -> None:
-        """A remark."""
+        """Print a remark to standard error."""
         tell(f"{board}: {text}" if self._names_boards else text)
 
     def end(self, boards: Sequence[str], summaries: Sequence[Event]) -> int:
-        """The boards' last lines, and where what was saved is; the smallest of their exit codes that is not 0."""
+        """Print each board's summary and where its capture is saved; return the smallest exit code other than 0, or 0."""
         for board, summary in zip(boards, summaries, strict=True):
             self.show(board, summary)
             if "session" in summary:
@@ -187,7 +190,7 @@ def _check(
     has_map: bool,
     is_screen: bool,
 ) -> None:
-    """Raise UsageError where options do not go together."""
+    """Raise UsageError if the options contradict each other."""
     if bool(boards) is (session is not None):
         hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
         raise UsageError("watch takes either boards or a session", hint=hint)

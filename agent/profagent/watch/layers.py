@@ -1,4 +1,4 @@
-"""The latency and the layers of one model over its last inferences, in columns, and what can be seen of them. Pure."""
+"""Latency and layers of one model over its last inferences, in columns, and views of them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TREND_POINTS = 12
 
 
 class Sort(Enum):
-    """By what layers are sorted."""
+    """Orders of the layers."""
 
     MEDIAN = "median"
     LAST = "last"
@@ -37,7 +37,7 @@ class Sort(Enum):
 
 
 class LayerQuery(NamedTuple):
-    """Which layers are wanted: those whose name or type has a text, sorted, so many from the first on."""
+    """Selection of layers: a text that name or type contains, the order, and the first line and the number of lines."""
 
     sort: Sort = Sort.MEDIAN
     text: str = ""
@@ -46,7 +46,7 @@ class LayerQuery(NamedTuple):
 
 
 class LayerLine(NamedTuple):
-    """A layer's figures, or those of the time in no layer; None is not known.
+    """Figures of a layer, or of the time in no layer; None means not known.
 
     `share` is of the mean latency, `change` of the median against the baseline's.
     """
@@ -64,9 +64,9 @@ class LayerLine(NamedTuple):
 
 
 class LayersView(NamedTuple):
-    """The wanted lines, of how many that match, of how many layers; over so many inferences.
+    """Selected lines, the number of matching layers, of all layers and of the inferences behind the figures.
 
-    `overlap`: layers take longer than the inference, so that nothing is in no layer.
+    `overlap`: the layers together take longer than the inference, so that no time is left in no layer.
     """
 
     lines: tuple[LayerLine, ...]
@@ -78,9 +78,9 @@ class LayersView(NamedTuple):
 
 
 class InferencesView(NamedTuple):
-    """Latencies of the last inferences in µs, oldest first; how many inferences there were in all, and their pace.
+    """Latencies of the last inferences in µs, oldest first, with the count of all inferences and their pace.
 
-    `layers_us` is what the recorded layers take together, `recorded` how many of the `of_layers` any had.
+    `layers_us` is the time of all recorded layers, `recorded` the number of the `of_layers` that have any record.
     """
 
     latencies_us: NDArray[np.float64]
@@ -94,7 +94,7 @@ class InferencesView(NamedTuple):
 
 
 class LayerDetail(NamedTuple):
-    """One layer: its times in the last inferences in µs, oldest first, and the means of its counters."""
+    """Details of one layer: its times in the last inferences in µs, oldest first, and the means of its counters."""
 
     name: str | None
     type: str | None
@@ -107,20 +107,22 @@ class LayerDetail(NamedTuple):
 
 
 class ModelLayers:
-    """The last inferences of one model.
+    """Figures of the last inferences of one model.
 
     A layer's place is that of LayerTimes; the time in no layer has the place behind all layers.
     """
 
     def __init__(self) -> None:
+        # Table whose places the columns below have; None before the first inference.
         self._table: LayerTable | None = None
+        # Processor family of the last inference; the rule for `bound by` depends on it.
         self._family: str | None = None
-        # What is worked out once for a state.
+        # Cached figures; None after a change. A redraw asks for them several times.
         self._made: _Made | None = None
         self._begin(None)
 
     def take(self, layers: LayerTimes, inference: InferenceTimes) -> None:
-        """Take an inference whose figures are final."""
+        """Add an inference whose figures are final."""
         if layers.table is not self._table:
             self._begin(layers.table)
         self._made, self._family = None, layers.family
@@ -133,12 +135,12 @@ class ModelLayers:
         self._window.take(inference)
 
     def renew(self, inference: InferenceTimes) -> None:
-        """Take what is known now of an inference that was taken."""
+        """Update the latency of an inference that was added before, once its call is known."""
         self._made = None
         self._window.renew(inference)
 
     def inferences(self) -> InferencesView:
-        """The latency of each."""
+        """Return the view of the latencies."""
         latency, pace, made = self._window.latency, self._window.pace, self._figures()
         return InferencesView(
             latency.us[~np.isnan(latency.us)],
@@ -152,14 +154,14 @@ class ModelLayers:
         )
 
     def places(self, query: LayerQuery, baseline: Mapping[str, float] | None = None) -> list[int]:
-        """The places of all layers that match, sorted."""
+        """Return the places of all layers that match a query, in its order."""
         made = self._figures()
         wanted = query.text.lower()
         found = [place for place in made.used.tolist() if not wanted or wanted in self._searched[place]]
         return sorted(found, key=self._key(query.sort, made, baseline or {}))
 
     def view(self, query: LayerQuery, baseline: Mapping[str, float] | None = None) -> LayersView:
-        """The wanted layers; of the others nothing is worked out but median and mean."""
+        """Return the lines that a query selects; layers outside it get no trend and no bound, only median and mean."""
         baseline = baseline or {}
         made = self._figures()
         places = self.places(query, baseline)
@@ -175,7 +177,7 @@ class ModelLayers:
         )
 
     def detail(self, place: int, baseline: Mapping[str, float] | None = None) -> LayerDetail | None:
-        """A layer; None where the model has it no longer."""
+        """Return the details of the layer at a place; None if the model has no such layer any more."""
         made = self._figures()
         if place not in made.used:
             return None
@@ -195,17 +197,21 @@ class ModelLayers:
         )
 
     def _begin(self, table: LayerTable | None) -> None:
-        """Another table: what was kept has other layers."""
+        """Forget all figures and begin with another layer table, whose places mean other layers."""
         runs = () if table is None else table.runs
         self._table, self._runs = table, len(runs)
         names: list[tuple[str | None, str | None]] = [*((run.name, run.type) for run in runs), (None, None)]
         self._rest = 2 * len(names)
         self._names = [*names, *names, (NOT_IN_ANY_LAYER, "")]
         self._searched = [f"{name or ''} {type_ or ''}".lower() for name, type_ in self._names]
+        # A model with very many layers remembers fewer inferences, so that memory has one bound for all models.
         kept = max(2, min(KEPT_INFERENCES, MOST_TIMES // self._rest))
+        # Ring of times in µs, shape (inferences, places): an inference overwrites the oldest one.
         self._times = np.full((kept, self._rest), np.nan)
+        # Places that had a time in any inference.
         self._used = np.zeros(self._rest, np.bool_)
         self._window = LatencyWindow(kept)
+        # Places, durations and counters of the last records; fewer inferences than in the ring, as each is larger.
         self._counters: deque[tuple[NDArray[np.int64], NDArray[np.float64], Mapping[str, NDArray[np.float64]]]]
         self._counters = deque(maxlen=KEPT_COUNTERS)
         self._made = None
@@ -255,7 +261,6 @@ class ModelLayers:
         )
 
     def _recorded(self, made: _Made) -> int:
-        """Count the layers of the table that have a record."""
         index = made.used[made.used < self._rest] % (self._runs + 1)
         return int((np.unique(index) < self._runs).sum())
 
@@ -267,7 +272,7 @@ class ModelLayers:
         return float(medians[place]) / before - 1 if before else None
 
     def _mean_counters(self) -> NDArray[np.float64] | None:
-        """Means over the last inferences by place and counter, shares weighted by time; NaN where not known."""
+        """Return means, shape (places, counters), over the last inferences; ratios weighted by time, NaN if not known."""
         if not self._counters:
             return None
         places = np.concatenate([each[0] for each in self._counters])
@@ -279,6 +284,7 @@ class ModelLayers:
             for column, name in enumerate(COUNTER_NAMES):
                 values = [each[2].get(name) for each in self._counters]
                 known = [value for value in values if value is not None]
+                # A mean over only some of the records would be compared with means over all of them.
                 if len(known) < len(values):
                     continue
                 is_share = name in RATIOS
@@ -291,7 +297,7 @@ class ModelLayers:
 
 
 class _Made(NamedTuple):
-    """Figures of the kept inferences by place; the time in no layer is the last place, NaN where it is not known."""
+    """Figures of the remembered inferences by place; the last place is the time in no layer, NaN where not known."""
 
     times: NDArray[np.float64]
     medians: NDArray[np.float64]
@@ -300,15 +306,16 @@ class _Made(NamedTuple):
     parts: Parts
 
     def share(self, place: int) -> float:
-        """Its share of the inference, a fraction."""
+        """Return the share of a place in the mean latency, as a fraction."""
         return (self.parts.share(float(self.means[place])) or 0.0) / 100
 
 
 def _made(times: NDArray[np.float64], used: NDArray[np.bool_], latencies: NDArray[np.float64]) -> _Made:
-    """Figures of inferences, shape (inferences, places of layers), of which some places are used."""
+    """Return the figures of inferences; `times` has the shape (inferences, places), `used` marks places with times."""
     counts = (~np.isnan(times)).sum(axis=0)
     (places,) = (used & (counts > 0)).nonzero()
     medians, means = np.full((2, times.shape[1] + 1), np.nan)
+    # np.nanmedian is slow, so that only places with gaps take it.
     gaps = counts[places] < len(times)
     medians[places[~gaps]] = np.median(times[:, places[~gaps]], axis=0) if len(times) else np.nan
     for place in places[gaps].tolist():
@@ -325,7 +332,7 @@ def _made(times: NDArray[np.float64], used: NDArray[np.bool_], latencies: NDArra
 
 
 def _trends(times: NDArray[np.float64]) -> list[tuple[float, ...]]:
-    """For each place means of stretches of the kept inferences, oldest first, without those that had it not."""
+    """Return for each place the means of equal stretches of the inferences, oldest first, without empty stretches."""
     if not len(times):
         return [()] * times.shape[1]
     known = ~np.isnan(times)

@@ -1,4 +1,4 @@
-"""What is watched as lines: one for each event. Pure."""
+"""Lines of text for the events of a watch, one line for each. Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from profagent.store.events import Event
 
-# Stands before a latency that is from the first begin to the last end: the call that ran it took longer.
+# Mark before a latency that runs from the first begin to the last end: the call itself took longer.
 AT_LEAST = "≥"
 ON_CPU = " (cpu)"
-# Stands after what rests on a counter that the map is not certain of.
+# Mark after a figure that rests on a counter of which the counter map is not certain.
 DOUBT = "?"
 
 
 def line_of(event: Event) -> str:
-    """One line for an event, without the line's end."""
+    """Return one line for an event, without a line end."""
     mark = " [simulated]" if event["simulated"] else ""
     lines = {"inference": _inference, "record": _record, "board": _board, "kept_loss": kept_loss_line}
     if (line := lines.get(event["event"])) is not None:
@@ -64,14 +64,14 @@ def _inference(event: Event) -> str:
 
 
 def _recorded(event: Event) -> str:
-    """`83 of 88 layers`; how many records there are where the layers are not known."""
+    """Return a text like `83 of 88 layers`; the number of records if the layers are not known."""
     if event["of_layers"] is None or event["recorded"] is None:
         return counted(event["records"], "record")
     return f"{event['recorded']:,} of {event['of_layers']:,} layers"
 
 
 def _board(event: Event) -> str:
-    """The figures that sources name, subscriptions, and the mean time of spans."""
+    """Return the line of a board event: headline figures of all sources, subscriptions, and mean times of spans."""
     parts = [headline.text(event[name], UNKNOWN) for name, headline in headlines().items()]
     for ops in event["ops"]:
         rate = UNKNOWN if ops["per_s"] is None else f"{ops['per_s']:,.0f}"
@@ -98,7 +98,10 @@ def _record(event: Event) -> str:
 
 
 def _bound(layer: Mapping[str, Any], event: Event) -> str:
-    """What bounds a layer, after a blank; nothing without a counter map. It rests on all ratios, certain or not."""
+    """Return a blank and the resource that bounds a layer; an empty text without a counter map.
+
+    The doubt mark does not depend on the resource: the decision rests on all ratios.
+    """
     if "bound_by" not in layer:
         return ""
     word = layer["bound_by"]
@@ -106,14 +109,14 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
 
 
 def _short(layer_name: str | None) -> str:
-    """A layer's name for a line that has several; of fused ones the first, and how many there are more."""
+    """Return a layer's name, shortened for a line with several; of fused layers the first, and the number of the others."""
     first, *others = (layer_name or UNKNOWN).split("+")
     name = first if len(first) <= LONGEST_NAME_IN_LINE else first[: LONGEST_NAME_IN_LINE - 1] + "…"
     return f"{name}+{len(others)}" if others else name
 
 
 def _clock(time_us: int | None) -> str:
-    """Board time of day, UTC."""
+    """Return the board's time of day in UTC, to the ms."""
     text = time_text(time_us, "%H:%M:%S.%f")
     return "--:--:--.---" if text == UNKNOWN else text[:-3]
 

@@ -1,4 +1,4 @@
-"""One event now and then about a board that is watched: the content of rows of all sources beside JOBs."""
+"""Periodic board event of a watched board: the rows of all sources other than JOBs, summed up."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NS_PER_US = 1000
 
 
 class _Rate(NamedTuple):
-    """Occurrences in a collection since the last event; times are the board's µs."""
+    """Number of occurrences in a collection since the last event, and their first and last time in board µs."""
 
     number: int
     since_us: int
@@ -30,30 +30,36 @@ class _Rate(NamedTuple):
 
 
 class LiveBoard:
-    """The newest values of counters; occurrences, spans and instants since the last event."""
+    """Accumulator of board events: newest values of counters; occurrences, spans and instants since the last event."""
 
     def __init__(self, *, with_all: bool = False) -> None:
-        """`with_all`: an event has every counter, and each instant."""
+        """Create an accumulator; with `with_all`, an event has every counter and each instant."""
         self._with_all = with_all
         self._rows = RowReader()
         self._headlines = headlines()
+        # Units of the counters by name.
         self._units: dict[str, str] = {}
+        # Instants since the last event; the count also has those that the bound dropped.
         self._instants: deque[Instant] = deque(maxlen=REMEMBERED_SPANS)
         self._instant_count = 0
+        # Newest value of each headline.
         self._values: dict[str, float] = {}
+        # Newest time of any row, in board µs.
         self._time_us = 0
+        # True if a row came since the last event.
         self._has_new = False
+        # Rates by collection, and count and total ns of spans by name, both since the last event.
         self._rates: LRUCache[str, _Rate] = LRUCache(REMEMBERED_COLLECTIONS)
         self._spans: LRUCache[str, tuple[int, int]] = LRUCache(REMEMBERED_SPANS)
-        # What comes again after a lost link, by its time in µs.
+        # Rows up to this time in board µs were shown before the link was lost: they are ignored.
         self._shown_until_us = 0
 
     def link_is_lost(self) -> None:
-        """What was told comes again with the next link."""
+        """Remember the newest time shown, because the next link sends the same rows again."""
         self._shown_until_us = self._time_us
 
     def take(self, batch: JobChanges) -> None:
-        """Take the rows of a collection in."""
+        """Add the rows of a collection."""
         for change in batch.changes:
             if isinstance(change, SourceRows) and (seen := self._rows.read(batch.job, change)) is not None:
                 self._take_samples(seen.samples)
@@ -62,7 +68,7 @@ class LiveBoard:
                 self._take_instants(seen.instants)
 
     def event(self) -> dict[str, Any] | None:
-        """What is new since the last event; None where nothing is."""
+        """Return the event of everything since the last one; None if nothing is new."""
         if not self._has_new:
             return None
         self._has_new = False
@@ -121,7 +127,7 @@ class LiveBoard:
 
 
 def _rate(job: str, rate: _Rate) -> dict[str, Any]:
-    """Return a subscription's operators, and how many come in a second of the board's clock."""
+    """Return a subscription's source, its number of operators, and their rate per second of the board's clock."""
     seconds = (rate.until_us - rate.since_us) / US_PER_S
     source = job.partition("-")[2].rpartition("-")[0]
     return {"source": source, "count": rate.number, "per_s": rate.number / seconds if seconds > 0 else None}

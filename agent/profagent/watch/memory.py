@@ -1,4 +1,4 @@
-"""A workspace in memory, for a capture that is only looked at."""
+"""Workspace in memory, for a capture that is shown but not saved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from profagent.store.workspace import NothingToSync, Workspace
 
 
 class MemoryWorkspace(Workspace):
-    """Has mirrors that forget, and no folder."""
+    """Workspace without a folder, whose mirrors forget the bytes that were decoded."""
 
     def __init__(self) -> None:
         super().__init__(Path("memory"))
@@ -18,14 +18,14 @@ class MemoryWorkspace(Workspace):
         self._mirrors: dict[str, MemoryMirror] = {}
 
     def job_mirror(self, identity: str, job: str) -> MemoryMirror:
-        """The mirror of one JOB; one board is watched."""
+        """Return the mirror of one JOB; a memory workspace serves a single board."""
         del identity
         return self._mirrors.setdefault(job, MemoryMirror(self._files, job))
 
     def open_batch(self, identity: str) -> None:
-        """Nothing is left of a process that died."""
+        """Do nothing: a process that died leaves nothing in memory."""
         del identity
 
     def has_room(self) -> bool:
-        """Return True: room is made by forgetting."""
+        """Return True: the mirrors make room by forgetting."""
         return True

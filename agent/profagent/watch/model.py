@@ -1,6 +1,6 @@
-"""The model behind the screen: figures of one board, kept up by events, bounded, and free of any terminal.
+"""Model behind the screen: the figures of one board, updated by events, bounded in memory, independent of a terminal.
 
-What it gives for a view does not change any more.
+Views that it returns are immutable.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board
     from profagent.store.events import Event
 
-# What a paused screen passes over.
+# Events that a paused screen drops. Ledger, job and link events still arrive: a pause must not hide a loss.
 PAUSED = frozenset({"inference", "latency", "calls", "board"})
 US_PER_S = 1_000_000
 
 
 class LinkState(Enum):
-    """How a board is reached."""
+    """State of the link to a board."""
 
     CONNECTING = "connecting"
     LINKED = "linked"
@@ -40,7 +40,7 @@ class LinkState(Enum):
 
 
 class Header(NamedTuple):
-    """What is always to be seen of a board; None is not known. `board` is the name that the person gave."""
+    """Figures that are always visible for a board; None means not known. `board` is the name that the user gave."""
 
     board: str
     hostname: str
@@ -59,12 +59,12 @@ class Header(NamedTuple):
 
     @property
     def who(self) -> str:
-        """The board's name, and what it calls itself where that is another."""
+        """Board's name, followed by its own hostname if that differs."""
         return self.board if self.hostname in {"", self.board} else f"{self.board} ({self.hostname})"
 
 
 class CallLine(NamedTuple):
-    """Calls of a function by a thread, times in µs; None where no begin was known."""
+    """Calls of one function by one thread, times in µs; None if no call has a known begin."""
 
     name: str
     thread: int
@@ -75,7 +75,7 @@ class CallLine(NamedTuple):
 
 
 class SeriesLine(NamedTuple):
-    """A metric, a span or a subscription: its newest values, oldest first, and how many came in all."""
+    """Series of one metric, span or subscription: its newest values, oldest first, and the count of all its values."""
 
     name: str
     unit: str
@@ -84,7 +84,7 @@ class SeriesLine(NamedTuple):
 
 
 class EventLine(NamedTuple):
-    """Something that happened: when by the board's clock, of what kind, what, and how often."""
+    """Event for the event pane: its time in µs by the board's clock, its kind, its text, and how often it came."""
 
     time_us: int
     kind: str
@@ -105,11 +105,14 @@ class _Values:
 
 
 class BoardModel:
-    """One board, watched or replayed. `now_us` is the host's wall clock, `summary` tells what was shown in all."""
+    """Model of one watched or replayed board.
+
+    `now_us` is the host's wall clock; `summary` returns the totals of everything that was shown.
+    """
 
     def __init__(self, name: str, now_us: Callable[[], int], link: LinkState = LinkState.CONNECTING) -> None:
         self.name = name
-        # The state that views were made of: it changes with whatever is taken.
+        # Version of the figures: it grows with every change, so that the screen draws only after one.
         self.version = 0
         self.summary: Callable[[], Mapping[str, Any]] = lambda: {
             "sampling": {},
@@ -117,33 +120,42 @@ class BoardModel:
             "left_out_records": 0,
             "inferences": 0,
         }
-        # Which share of the time it was followed; None is not known.
+        # Share of the time in which the board was followed; None means not known.
         self.covered: Callable[[], float | None] = lambda: None
+        # Session into which the board is saved at present; None if it is not saved.
         self.session: int | None = None
-        # Figures stand still: inferences, calls and metrics that come are passed over, and counted.
+        # While paused, figures do not change: inferences, calls and metrics are dropped, and inferences counted.
         self.is_paused = False
         self.passed_over = 0
+        # Counters that the counter map is not certain of.
         self.likely: tuple[str, ...] = ()
         self._now_us = now_us
-        # The board's clock minus this host's.
+        # Board's clock minus this host's, in µs; None before the first link.
         self._offset_us: int | None = None
+        # Hostname that the board reports; empty before the first link.
         self._hostname = ""
+        # State of the link, and its explanation.
         self._link, self._link_text = link, ""
+        # True once any message or event was simulated; it never becomes False again.
         self._is_simulated = False
+        # Time of the newest record in µs by the board's clock; it never goes back.
         self._newest_us = 0
+        # Processor time of the daemon in percent, from the last board event.
         self._daemon_cpu: float | None = None
+        # Figures by model, by function and thread, and by series; the bounds keep hostile names from filling memory.
         self._models: LRUCache[str, ModelLayers] = LRUCache(KEPT_MODELS)
         self._calls: LRUCache[tuple[int, int], _Calls] = LRUCache(KEPT_CALLS)
         self._series: dict[str, LRUCache[str, _Values]] = {
             "metrics": LRUCache(KEPT_METRICS),
             "ranges": LRUCache(KEPT_SPANS),
         }
-        # What is told again and again is one line, with how often.
+        # Event lines, newest last; a repeated event is one line with a count.
         self._events: LRUCache[object, EventLine] = LRUCache(KEPT_EVENTS)
+        # Number of all notes: the key of a line that has no `about`.
         self._noted = 0
 
     def take(self, event: Event) -> None:
-        """An event of Composer or LiveBoard."""
+        """Update the figures with an event of a Composer or a LiveBoard; while paused, drop figures and count inferences."""
         if self.is_paused and event["event"] in PAUSED:
             self.passed_over += event["event"] == "inference"
             return
@@ -167,7 +179,7 @@ class BoardModel:
                 self.note("job", f"{event['job']} is {event['state']}")
 
     def linked(self, board: Board) -> None:
-        """The link stands; one way of the message is taken for no time."""
+        """Enter the state LINKED and derive the clock offset, ignoring the time that the message needed to arrive."""
         self.version += 1
         self._hostname, self._is_simulated = board.hostname, self._is_simulated or board.simulated
         self.compared(board.clocks.wall_us - self._now_us())
@@ -175,37 +187,37 @@ class BoardModel:
         self.note("link", f"linked to {self.header().who}")
 
     def replays(self, board: str, session: str, speed: float) -> None:
-        """It is a stored session, at so many times its pace."""
+        """Enter the state REPLAYED for a stored session of a board, at a multiple of its recorded pace."""
         self.name = board
         self.enter(LinkState.REPLAYED, f"of {session}, speed {speed:g}")
 
     def compared(self, offset_us: int) -> None:
-        """The board's clock is so far ahead of this host's."""
+        """Set the offset in µs by which the board's clock is ahead of this host's."""
         self._offset_us = offset_us
 
     def enter(self, state: LinkState, text: str) -> None:
-        """The link is in a state, for a reason."""
+        """Set the state of the link and the text that explains it."""
         self.version += 1
         self._link, self._link_text = state, text
 
     def note(self, kind: str, text: str, time_us: int | None = None, *, about: object = None) -> None:
-        """Something to be seen among the events; what is `about` the same takes the place of what was."""
+        """Add an event line; one with an equal `about` replaces the earlier line, moves to the end and counts up."""
         self.version += 1
         self._noted += 1
         key = about or self._noted
-        known = self._events.pop(key, None)  # what is told again is the newest
+        known = self._events.pop(key, None)  # a repeated event moves to the end
         number = 1 if known is None else known.number + 1
         at_us = self.board_us() if time_us is None else time_us
         self._events[key] = EventLine(at_us, kind, text, number)
 
     def board_us(self) -> int:
-        """The board's time: of a replay that of the newest record."""
+        """Return the board's time in µs; of a replay, the time of the newest record."""
         if self._link in {LinkState.REPLAYED, LinkState.ENDED}:
             return self._newest_us
         return self._now_us() + (self._offset_us or 0)
 
     def header(self) -> Header:
-        """What is always to be seen."""
+        """Return the figures that are always visible."""
         found = self.summary()
         sampling, ledger = found["sampling"], found["ledger"]
         is_live = self._link in {LinkState.LINKED, LinkState.AWAY} and self._newest_us and self._offset_us is not None
@@ -219,7 +231,7 @@ class BoardModel:
             sampling.get("sampled", 0),
             sampling.get("due"),
             ledger.get("loss", 0),
-            # Records that the runtime left out are told beside the layers.
+            # The layers pane already shows the records that the runtime left out.
             ledger.get("note", 0) - found["left_out_records"],
             found["inferences"],
             self._daemon_cpu,
@@ -228,15 +240,15 @@ class BoardModel:
         )
 
     def models(self) -> list[str]:
-        """Names of the models that ran, in the order in which they were first seen."""
+        """Return the names of the models that ran, sorted."""
         return sorted(self._models)
 
     def layers(self, model: str) -> ModelLayers:
-        """A model's layers."""
+        """Return the layers of a model; an empty ModelLayers if the model has not run."""
         return self._models.get(model) or ModelLayers()
 
     def calls(self) -> tuple[CallLine, ...]:
-        """Calls by name and thread, those that took most time together first."""
+        """Return a line for each function and thread, the largest total time first."""
         lines = []
         for (api, thread), calls in self._calls.items():
             times = np.array(calls.times_us)
@@ -245,12 +257,12 @@ class BoardModel:
         return tuple(sorted(lines, key=lambda line: -(line.median_us or 0.0) * line.number))
 
     def series(self, what: str) -> tuple[SeriesLine, ...]:
-        """Metrics or ranges, by name."""
+        """Return the series of `metrics` or of `ranges`, sorted by name."""
         found = self._series[what].items()
         return tuple(SeriesLine(name, each.unit, tuple(each.values), each.count) for name, each in sorted(found))
 
     def events(self, number: int) -> tuple[EventLine, ...]:
-        """The newest events, newest last."""
+        """Return at most `number` of the newest event lines, the newest last."""
         return tuple(self._events.values())[-number:] if number > 0 else ()
 
     def _take_inference(self, event: Event) -> None:

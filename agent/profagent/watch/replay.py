@@ -1,4 +1,4 @@
-"""`watch SESSION`: a stored session again, at the pace of its recorded times."""
+"""Replay of a stored session, at the pace of its recorded times (`watch SESSION`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NO_COUNTER_MAP = (
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Which session to replay, and so many times as fast as it was."""
+    """Session to replay, and the factor by which the replay is faster than the recording."""
 
     workspace: Workspace
     session: int
@@ -55,28 +55,32 @@ class Replayed:
 
 
 class Pace:
-    """Waits until it is a moment's turn. It can stand still."""
+    """Clock of a replay: it waits until the recorded time of an event has come, and can be paused."""
 
     def __init__(self, speed: float, stop: asyncio.Event, now_s: Callable[[], float] = time.monotonic) -> None:
         self._speed, self._stop, self._now_s = speed, stop, now_s
+        # Latest time of the board that was reached, in µs; None before the first.
         self._latest_us: int | None = None
+        # When that time is due, by the host's clock. Delays of the display do not add up, because each due time
+        # follows from the one before and not from the present.
         self._due_s = 0.0
+        # Cleared while the replay is paused.
         self._goes_on = asyncio.Event()
         self._goes_on.set()
 
     def begin(self, time_us: int | None) -> None:
-        """What came before this time of the board is not waited for."""
+        """Set the time of the board from which on the pace counts; earlier events are not waited for."""
         self._latest_us, self._due_s = time_us, self._now_s()
 
     def pause(self, *, is_paused: bool) -> None:
-        """Stand still, or go on."""
+        """Stop the clock, or let it go on."""
         if is_paused:
             self._goes_on.clear()
         else:
             self._goes_on.set()
 
     async def reach(self, time_us: int | None) -> float:
-        """Wait for this time of the board; by how many seconds of its clock the waiting was cut short."""
+        """Wait for a time of the board; return the seconds of the board's clock by which a long pause was shortened."""
         if time_us is None:
             return 0.0
         if self._latest_us is None:
@@ -101,17 +105,19 @@ class Pace:
         await asyncio.wait([stopping, going], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         going.cancel()
+        # The pause itself must not make the events after it late.
         self._due_s = self._now_s()
 
 
 class Player:
-    """Gives the events of a session. `with_layers` as of Composer."""
+    """Player of a session's events. `with_layers` has the meaning that it has for Composer."""
 
     def __init__(self, replayed: Replayed, *, with_layers: bool = False) -> None:
         self._replayed = replayed
         self.events = Composer(with_records=replayed.with_records, with_layers=with_layers)
         self._board = LiveBoard(with_all=with_layers)
         self._board_each_us = (BOARD_EACH_S / 4 if with_layers else BOARD_EACH_S) * US_PER_S
+        # Time of the last board event in µs by the board's clock.
         self._board_us = 0
 
     async def play(
@@ -123,7 +129,7 @@ class Player:
         pace: Pace,
         stop: asyncio.Event,
     ) -> Event:
-        """Show all of it, until `stop`; the summary. Raises UsageError, StoreError."""
+        """Show the session until its end or until `stop`; return the summary. Raises UsageError, StoreError."""
         replayed = self._replayed
         async with reading(replayed.workspace.readable_database()) as connection:
             found = await find_session(connection, replayed.session)
@@ -138,7 +144,7 @@ class Player:
             if found.counter_map is None and any(job.frequency_mhz and job.family is None for job in jobs):
                 tell(NO_COUNTER_MAP)
             session = ReplayedSession(connection, found.session, jobs, self.events.slowest)
-            # A ring of calls goes back further than the session.
+            # The pace begins at the first inference, because a ring of calls goes back further than the session.
             first_us = await first_start_us(connection, found.session)
             pace.begin(first_us)
             if first_us is not None and first_us < FIRST_WALL_US:
@@ -155,17 +161,18 @@ class Player:
                     self._take(what, time_us, show)
         self._tell_board(show)
         summary = self.events.summary()
-        # Of all of it the store knows more: what other sessions had of its JOBs, and what a program passed over.
+        # A complete replay takes the sampling from the store, which also counts inferences of its JOBs in other
+        # sessions and those that the program did not sample.
         return summary if stop.is_set() else {**summary, "sampling": sampling}
 
     async def _pass_over(self, connection: aiosqlite.Connection, session: int) -> None:
-        """Let events know of the samples that the session did not keep: they came all the same."""
+        """Register the samples that the session did not keep: they took place, and count as sampled."""
         rows = await fetched(connection, _PASSED_OVER, (session,))
         for (job, name, model_id), of_model in groupby(rows, itemgetter(0, 1, 2)):
             self.events.samples.pass_over(job, (name, model_id), [count for *_, count in of_model])
 
     def _know(self, found: SessionRow, jobs: Sequence[StoredJob]) -> None:
-        """What events say of samples and counters."""
+        """Give the composer the sampling intervals of the JOBs and the session's uncertain counters."""
         for job in jobs:
             self.events.samples.tell(job.name, job.interval)
             self.events.samples.list(job.name)
@@ -194,7 +201,7 @@ class Player:
 async def replay(
     replayed: Replayed, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> Event:
-    """Show a session in lines; the summary. Raises UsageError, StoreError."""
+    """Show a session as lines until its end or until `stop`; return the summary. Raises UsageError, StoreError."""
 
     def begin(session: SessionRow) -> None:
         mark = " [simulated]" if session.simulated else ""

@@ -1,7 +1,7 @@
-"""What a session has, in the order in which it happened: its inferences, and what else a board's stream told.
+"""Stored session as a stream in the order of time: inferences, calls, ledger entries, rows of sources and marks.
 
-All of it is rows of the database. Nothing is written. Memory has the columns of all calls, some 50 bytes for each, and
-nothing for each inference.
+It only reads the database. Memory holds the columns of all calls, some 50 bytes for each, and nothing for each
+inference.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from profagent.ingest.source import DatedTable
     from profagent.store.database import Row, Running
 
-# What came within this is one batch.
+# Calls and rows within the same interval of this length are one batch.
 TOGETHER_US = 250_000
-# Columns that each table of a source begins with: its rows as they came have them not.
+# Columns that the store adds to each table of a source; rows as the source sent them do not have them.
 _OF_EACH_TABLE = ("log", "session")
 
 _JOBS = """
 SELECT j.job, j.name, j.state, j.interval, j.frequency_mhz, j.family FROM session_job s JOIN job j USING (job)
 WHERE s.session = ? ORDER BY j.job
 """
-# Those that have no time come last.
+# Inferences that have no time come last.
 _INFERENCES = """
 SELECT m.job, ifnull(i.end_us, i.start_us) AS at, i.inference FROM inference i JOIN model m USING (model)
 WHERE i.session = ? ORDER BY at IS NULL, at, m.job, i.inference
@@ -66,13 +66,13 @@ SELECT e.job, l.path, EXISTS (
 FROM ledger_entry e LEFT JOIN log l USING (log) LEFT JOIN kept_loss k ON k.entry = e.entry
 WHERE e.session = ?2 ORDER BY e.entry
 """
-# How many inferences the first page has: later ones follow from how many records those had.
+# Inferences in the first page. A later page aims at RECORDS_PER_PAGE, by the records per inference of the one before.
 _FIRST_INFERENCES = 20
 _CALL_LOGS = "SELECT log, job, path FROM session_job JOIN log USING (job) WHERE session = ? AND kind = 'acl_api'"
 
 
 class Ran(NamedTuple):
-    """Inferences that ran at one moment: at these places of columns, whose figures `figures_of` gave."""
+    """Inferences that ran at one time: columns, the figures that `figures_of` returned, and the places in both."""
 
     columns: InferenceColumns
     figures: Sequence[Figures | None]
@@ -80,14 +80,14 @@ class Ran(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What came at a time of the board's clock, None where that is not known: inferences, changes, a mark's text."""
+    """Content of the stream at one time in board µs, None if not known: inferences, changes, or the text of a mark."""
 
     time_us: int | None
     what: Ran | JobChanges | str
 
 
 class StoredJob(NamedTuple):
-    """A JOB of the session; `interval` is that of its acl.json."""
+    """JOB or other collection of the session; `interval` is that of its acl.json."""
 
     job: int
     name: str
@@ -98,34 +98,35 @@ class StoredJob(NamedTuple):
 
 
 async def jobs_of(connection: aiosqlite.Connection, session: int) -> list[StoredJob]:
-    """The session's JOBs and other collections."""
+    """Return the session's JOBs and other collections."""
     return [StoredJob._make(row) for row in await fetched(connection, _JOBS, (session,))]
 
 
 async def called_models(connection: aiosqlite.Connection, session: int) -> list[tuple[str, Model]]:
-    """The models, each with its JOB's name, that have a log of their calls."""
+    """Return the models that have a log of their calls, each with the name of its JOB."""
     return [(job, (name, model_id)) for job, name, model_id in await fetched(connection, _CALLED, (session,))]
 
 
 async def first_start_us(connection: aiosqlite.Connection, session: int) -> int | None:
-    """When its first inference began; None where that is not known."""
+    """Return the time in µs at which the session's first inference began; None if not known."""
     ((start_us,),) = await fetched(connection, "SELECT min(start_us) FROM inference WHERE session = ?", (session,))
     return int(start_us) if start_us else None
 
 
 class ReplayedSession:
-    """One session, as moments."""
+    """Reader of one session, as a stream of moments."""
 
     def __init__(self, connection: Running, session: int, jobs: Sequence[StoredJob], slowest: int) -> None:
-        """`slowest`: so many of each inference's slowest layers are wanted."""
+        """Create a reader; `slowest` is the number of slowest layers that each inference names."""
         self._connection, self._session, self._slowest = connection, session, slowest
         self._jobs = {each.job: each for each in jobs}
+        # Losses that the board's daemon recorded.
         self._kept_losses: list[Moment] = []
-        # What the ledger says of no certain moment, by JOB; None is the board.
+        # Ledger entries without a time, by JOB; None is the board.
         self._untimed: dict[int | None, list[LinkLedger]] = {}
 
     async def moments(self) -> AsyncIterator[Moment]:
-        """All that there is, by time."""
+        """Yield all moments of the session by time, those without a time last, and then the final state of each JOB."""
         await self._read_ledger()
         for moment in self._entries_of(None):
             yield moment
@@ -133,6 +134,7 @@ class ReplayedSession:
         streams = [_in_order(self._kept_losses), _in_order(Moment(*each) for each in marks)]
         streams += [self._calls(), self._inferences()]
         streams += [self._rows(table) for source in sources() for table in source.dated]
+        # A merge that holds one moment of each stream, so that memory does not grow with the session.
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:
@@ -150,7 +152,7 @@ class ReplayedSession:
             yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
 
     async def _read_ledger(self) -> None:
-        """Keep what the ledger says of no inference: the rest comes with these."""
+        """Read the ledger entries that belong to no inference: the others come with their inferences."""
         async for page in pages(self._connection, _LEDGER, (DONE_SUFFIX, self._session)):
             for number, stored, has_inference, loss_number, lost_of, *rest in page:
                 figures, entry = rest[:4], Entry(*rest[4:])
@@ -164,7 +166,7 @@ class ReplayedSession:
                     self._untimed.setdefault(known, []).append(LinkLedger(path, entry))
 
     def _entries_of(self, number: int | None, time_us: int | None = None) -> Iterable[Moment]:
-        """What the ledger says of a JOB, or of the board, and of no certain moment: once."""
+        """Return the untimed ledger entries of a JOB, or of the board, as one moment, at the first call only."""
         entries = self._untimed.pop(number, None)
         if entries is not None:
             yield Moment(time_us, JobChanges("" if number is None else self._jobs[number].name, "", entries))
@@ -209,7 +211,7 @@ class ReplayedSession:
             yield Moment(int(together.end_us[-1]), JobChanges(job, "", (change,)))
 
     async def _rows(self, table: DatedTable) -> AsyncIterator[Moment]:
-        """Yield the rows of a source's table by time; each batch has the names that its log begins with."""
+        """Yield the rows of a source's table by time; each batch begins with the names of its log."""
         columns = ", ".join(name for name in await self._columns(table.name) if name not in _OF_EACH_TABLE)
         sql = (
             f"SELECT log.job, {table.time_us} AS at, log.path, log, t.* FROM (SELECT log, {columns} FROM {table.name}"  # noqa: S608 - ours
@@ -239,7 +241,7 @@ def _calls_by_end(session: int, connection: sqlite3.Connection) -> CallTable:
 
 
 async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:
-    """Those without a time come last."""
+    """Yield moments sorted by time; those without a time come last."""
     for moment in sorted(moments, key=lambda each: (each.time_us is None, each.time_us or 0)):
         yield moment
 
@@ -247,7 +249,7 @@ async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:
 async def _grouped(
     connection: aiosqlite.Connection, sql: str, session: int, key: Callable[[Row], Row]
 ) -> AsyncIterator[tuple[Row, list[Row]]]:
-    """Neighbouring rows that belong together."""
+    """Yield runs of neighbouring rows with an equal key, each with the key."""
     waiting: list[Row] = []
     async for page in pages(connection, sql, (session,)):
         for row in page:

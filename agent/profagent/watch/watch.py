@@ -1,4 +1,4 @@
-"""`watch`: live lines of one board."""
+"""Live events of watched boards, and their summaries (`watch --board`)."""
 
 from __future__ import annotations
 
@@ -58,19 +58,28 @@ INTERVAL_ZERO = (
 
 
 class Silence:
-    """When the last inference came, and of which JOBs the interval may be 0. Each remark is made once."""
+    """Detector of silence: no inference for SILENCE_S although a JOB goes on. It makes each remark once."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        # When the silence began: the last inference, or the last time that a JOB began to go on.
         self._since_s = now_s()
+        # JOBs that are caught up and whose program may still write.
         self._going_on: frozenset[str] = frozenset()
+        # Count of the first inference of each JOB and model.
         self._counts: LRUCache[tuple[str, str | None, int | None, int | None, int | None], int | None]
         self._counts = LRUCache(REMEMBERED_FIRST_SEEN)
-        self._sampled: set[str] = set()  # JOBs whose interval is not 0
+        # JOBs whose interval is not 0.
+        self._sampled: set[str] = set()
+        # Remarks that were made: True for the one about interval 0.
         self._remarked: set[bool] = set()
 
     def take(self, batch: JobChanges) -> None:
-        """What came of a JOB: with interval 0 each inference is the first after a load, and has the same count."""
+        """Register the inferences of a batch.
+
+        With interval 0, each recorded inference is the first after a load and has the same count. A JOB with two
+        different counts therefore has another interval.
+        """
         for names, _ in _units_of(batch):
             self._since_s = self._now_s()
             for name in names:
@@ -79,11 +88,11 @@ class Silence:
                     self._sampled.add(batch.job)
 
     def is_sampled(self, job: str) -> None:
-        """The JOB's interval is not 0."""
+        """Register that the JOB's interval is not 0."""
         self._sampled.add(job)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """The JOBs are these."""
+        """Register the board's present JOBs, their intervals and which of them go on."""
         self._sampled |= {job.name for job in jobs if job.profiling is not None and interval_of(job.profiling.interval)}
         going_on = frozenset(job.name for job in jobs if job.caught_up and job.state in (OPEN, QUIET))
         if going_on - self._going_on:
@@ -91,11 +100,11 @@ class Silence:
         self._going_on = going_on
 
     def unlinked(self) -> None:
-        """Nobody knows whether the program goes on; the silence begins anew with the next link."""
+        """Stop measuring, because without a link the state of the program is not known; the next link begins anew."""
         self._going_on = frozenset()
 
     def remark(self) -> str | None:
-        """What is to be said now, if anything."""
+        """Return the remark that is due now; None if there is none."""
         silent_s = self._now_s() - self._since_s
         may_be_zero = not self._going_on & self._sampled
         if not self._going_on or silent_s < SILENCE_S or may_be_zero in self._remarked:
@@ -104,7 +113,7 @@ class Silence:
         return INTERVAL_ZERO if may_be_zero else f"no inference has come for {SILENCE_S:.0f} s"
 
 
-# So often a line tells of metrics, subscriptions and spans.
+# Interval of the board events: metrics, subscriptions and spans.
 BOARD_EACH_S = 2.0
 NO_COUNTER_MAP = (
     "no counter map: PMU columns are missing, because no public source says which word of a record is which counter;"
@@ -113,7 +122,10 @@ NO_COUNTER_MAP = (
 
 
 class WatchOptions(Struct, frozen=True):
-    """What to watch and how. `save` names a workspace that keeps the capture; `with_layers` as of Composer."""
+    """Options of one watched board.
+
+    `save` is the workspace that stores the capture; `with_layers` has the meaning that it has for Composer.
+    """
 
     address: str
     from_start: bool = False
@@ -125,9 +137,9 @@ class WatchOptions(Struct, frozen=True):
 
 
 class WatchView:
-    """The observer of a watched capture: events to `show`, remarks to `tell`."""
+    """Observer of a watched capture: it passes events to `show` and remarks to `tell`."""
 
-    # So long bytes gather before they are decoded: a line is to come at once.
+    # How long bytes gather before they are decoded: not at all, because a line is to appear at once.
     gather_s = 0.0
     board_each_s = BOARD_EACH_S
 
@@ -138,7 +150,7 @@ class WatchView:
         tell: Callable[[str], None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`now_s` is a clock that never goes back."""
+        """Create a view; `now_s` is a monotonic clock in seconds."""
         self._now_s = now_s
         self.events = LiveComposer(with_records=options.with_records, with_layers=options.with_layers)
         self.board = LiveBoard(with_all=options.with_layers)
@@ -146,33 +158,41 @@ class WatchView:
         self._options = options
         self._show = show
         self._tell = tell
+        # Destination of the stream, once the capture has begun.
         self.recording: Recording | None = None
-        self.kept: Recording | None = None  # that, where it keeps the capture
+        # The same recording if it saves the capture; None if it is only in memory.
+        self.kept: Recording | None = None
+        # True once the board was reached.
         self.was_linked = False
-        self.coverage: Coverage | None = None  # of the capture, once that has begun
+        # Coverage of the capture, once that has begun.
+        self.coverage: Coverage | None = None
+        # Remarks that are made once and were made.
         self._remarked: set[str] = set()
-        self._begun_us = 0  # when watching began, by the board's clock
+        # When watching began, in µs by the board's clock; 0 before the first link.
+        self._begun_us = 0
         self._silence = Silence(time.monotonic)
         self._links = LinkRemarks(time.monotonic)
-        # What a JOB held when it was found comes in any order: it is shown in time's, when all of it is there.
+        # The logs that a JOB already holds arrive in any order. Their inferences are held back until the JOBs are
+        # caught up or HOLD_S has passed, and are then shown by time. HELD_INFERENCES bounds them.
         self._held: list[Event] = []
+        # Until when inferences of a JOB are held back, by the monotonic clock.
         self._held_until_s: dict[str, float] = {}
 
     def wants(self, job: JobStatus, listed: bool) -> bool:
-        """Whether to follow a collection: of other sources than JOBs those that go on."""
+        """Return True if a collection is to be followed; of sources other than JOBs, only those that have not ended."""
         if job.is_job:
             return self.beginnings.wants(job, listed)
         return job.source in SOURCES and not job.has_ended
 
     def linked(self, board: Board, role: str) -> None:
-        """Say whom we watch, and what is odd about it."""
+        """Remark which board is watched, and anything unusual about it."""
         self.was_linked = True
         self.events.simulated |= board.simulated
         self._begun_us = self._begun_us or board.clocks.wall_us
         self._links.linked()
         mark = " [simulated]" if board.simulated else ""
         self._tell(f"watching {board.hostname or self._options.address} at {self._options.address}{mark}")
-        # The sink has read it already.
+        # The sink has read this counter map already.
         used = self._options.maps.of(simulated=board.simulated, sdk=board.sdk_version)
         self.events.likely = () if used is None else used.likely
         if self.events.likely:
@@ -181,7 +201,7 @@ class WatchView:
             self._tell_once(remark)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """Say that the link is gone."""
+        """Remark that the link is lost, and forget what the next link lists anew."""
         self.beginnings.link_is_new()
         self.events.samples.unlist()
         self.board.link_is_lost()
@@ -190,11 +210,11 @@ class WatchView:
             self._tell(line)
 
     def remark(self, text: str) -> None:
-        """Say it."""
+        """Pass on a remark of the capture."""
         self._tell(text)
 
     def changed(self, applied: Sequence[Applied]) -> None:
-        """Show what a batch meant, unless it is from before the watching."""
+        """Show the events of applied batches; inferences from before the watching are counted but not shown."""
         for each in applied:
             batch = each.batch
             if not is_job(batch.job):
@@ -215,7 +235,7 @@ class WatchView:
                 self._tell_once(NO_COUNTER_MAP)
 
     def _without_earlier_calls(self, batch: JobChanges) -> JobChanges:
-        """A batch without calls from before the watching: a ring of them comes whole."""
+        """Return the batch without calls from before the watching: the board sends a ring of calls as a whole."""
         if not self.beginnings.was_there(batch.job):
             return batch
         changes = [
@@ -225,7 +245,7 @@ class WatchView:
         return replace(batch, changes=changes)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """Know whether a program runs, and which JOBs are up to date."""
+        """Register the board's JOBs: whether a program runs, its sampling, and which JOBs are caught up."""
         jobs = [job for job in jobs if job.is_job]
         if not jobs:
             self._tell_once(NO_JOB)
@@ -244,7 +264,7 @@ class WatchView:
             self.show_held()
 
     def show_held(self) -> None:
-        """Show inferences that were held back, oldest first."""
+        """Show all held inferences, in the order of their start."""
         held, self._held = self._held, []
         for event in sorted(held, key=lambda event: (event["start_us"] or 0, event["current_pic_count"])):
             self._show(event)
@@ -260,7 +280,7 @@ class WatchView:
             self.show_held()
 
     async def show_waiting(self) -> None:
-        """Show inferences that have waited for long, once, as ones whose figures are not known yet."""
+        """Show inferences that have waited longer than PATIENCE_S, once each, with pending figures."""
         if self.recording is None or not self.events.waits(self._now_s()):
             return
         for event in self.events.waited(await self.recording.pending(), self._now_s()):
@@ -268,19 +288,19 @@ class WatchView:
                 self._show(event)
 
     async def mind_board(self) -> None:
-        """Tell of the board itself, and of what its programs mark and subscribe to."""
+        """Show a board event every `board_each_s`, until cancelled."""
         while True:
             await asyncio.sleep(self.board_each_s)
             self.show_board()
 
     def show_board(self) -> None:
-        """Show what is new of that."""
+        """Show a board event if its sources have anything new."""
         event = self.board.event()
         if event is not None:
             self._show({**event, "simulated": self.events.simulated})
 
     async def mind(self) -> None:
-        """Tell of inferences that wait for long, and of silence."""
+        """Show waiting inferences and remark on silence, until cancelled."""
         while True:
             await asyncio.sleep(PATIENCE_S / 8)
             await self.show_waiting()
@@ -294,7 +314,7 @@ class WatchView:
 
 
 def _units_of(batch: JobChanges) -> Iterator[tuple[Sequence[LogName], Unit]]:
-    """Yield the records of a batch, each time with the names of the inferences that they are of."""
+    """Yield each unit's records of a batch with the names of the inferences that they belong to."""
     for change in batch.changes:
         if isinstance(change, SegmentRecords):
             yield [change.name], change.unit
@@ -311,9 +331,9 @@ def _ended_after(calls: ApiRecords, begun_us: int) -> ApiRecords:
 async def watch(
     options: WatchOptions, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> Event:
-    """Watch a board until `stop`; returns the summary. Raises UnreachableError when it cannot be reached at first.
+    """Watch a board until `stop`; return the summary.
 
-    UsageError comes before anything is begun.
+    Raises UnreachableError if the board cannot be reached at first, and UsageError before anything has begun.
     """
     (summary,) = await watch_all([options], lambda _, event: show(event), lambda _, text: tell(text), stop)
     return summary
@@ -325,7 +345,10 @@ async def watch_all(
     tell: Callable[[str, str], None],
     stop: asyncio.Event,
 ) -> list[Event]:
-    """Watch boards until `stop`; returns their summaries, as `follow` does. Several are waited for."""
+    """Watch boards until `stop`; return their summaries, as `follow` does.
+
+    A single board must be reachable at first; several are waited for.
+    """
     async with kept_in(boards[0].save) as store:
         following = [
             follow(
@@ -354,12 +377,13 @@ async def follow(
     is_patient: bool = False,
     compared: Callable[[int], None] | None = None,
 ) -> Event:
-    """Let a view see a board until `stop`; returns the summary. A `store` keeps the capture, as the view is told.
+    """Follow a board into a view until `stop`; return the summary. A `store` saves the capture.
 
-    A board that cannot be reached at first raises UnreachableError. One that `is_patient` is of several: it is waited
-    for, and what ends it is told, and stands in its summary with the exit code. `compared` is told by how many µs the
-    board's clock is ahead, where nothing is kept.
+    A board that cannot be reached at first raises UnreachableError, unless `is_patient`: then it is waited for, and an
+    error that ends it becomes a remark and stands in its summary with the exit code. `compared` receives the µs by
+    which the board's clock is ahead; it is called only if nothing is saved.
     """
+    # The check may read files, which would block the event loop.
     await asyncio.to_thread(options.access.check, options.address)
     ended: dict[str, Any] = {}
     try:
@@ -409,6 +433,7 @@ async def _watched(
         try:
             await capture.run()
         finally:
+            # Both tasks must have ended before the recording closes, because they read it.
             for task in minding:
                 task.cancel()
             await asyncio.wait(minding)
@@ -419,13 +444,13 @@ async def _watched(
 
 
 def own_name() -> str:
-    """What the board calls this watch: what it has taken counts for nobody."""
+    """Return the consumer's name of this watch: its acknowledgements do not count as deliveries on the board."""
     return f"watch-{socket.gethostname()[:32]}-{os.getpid()}"
 
 
 @asynccontextmanager
 async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
-    """The store of a workspace, shared with captures of other boards; None without one."""
+    """Open the store of a workspace, shared with captures of other boards; yield None without a workspace."""
     if workspace is None:
         yield None
         return
@@ -438,7 +463,7 @@ async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
 async def _recording(
     options: WatchOptions, beginnings: Beginnings, store: Store | None, compared: Callable[[int], None] | None
 ) -> AsyncIterator[Recording]:
-    """Where the stream goes: into memory, or into a session of the workspace, which ends with the context."""
+    """Open the destination of the stream: memory, or a session of the workspace that ends with the context."""
     chosen = RecordingOptions(
         lambda: time.time_ns() // 1000,
         source="watch",

@@ -1,4 +1,4 @@
-"""The full-screen `watch`: panes, keys, and the clock that draws them anew."""
+"""Full-screen `watch`: panes, keys, and the timer that redraws them."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ if TYPE_CHECKING:
     from profagent.watch.screen.paint import Line
     from profagent.watch.screen.rack import RackRow
 
-# Nobody reads faster; a key is answered at once.
+# Interval of the timer: nobody reads faster. A key redraws at once.
 REDRAW_S = 1.0
-# Narrower than this, the panes on the right come one at a time.
+# On a narrower screen, the panes on the right take turns.
 WIDE_COLUMNS = 110
-# Lower than this, a narrow screen has room for the layers alone.
+# A narrow screen with fewer lines has room for the layers alone.
 HIGH_LINES = 22
-# Rows that keys move the choice by; to the first and the last one, more than a model has layers.
+# More rows than a model has layers: a move by so many ends at the first or the last one.
 FAR = 1_000_000
 MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home,g": -FAR, "end,G": FAR}
 SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
 
 SHORT_KEYS = tuple((key, about) for key, about, _ in KEYS)
-# While a text is asked for, all other keys are part of it.
+# Keys of the prompt: all others are part of its text.
 ASKING = (("enter", "keep"), ("esc", "drop"))
 
 
 class Keeper(Protocol):
-    """Who keeps what the person at the screen wants kept."""
+    """Interface to the owner of marks, sessions and pauses: watched boards or a replay."""
 
     async def mark(self, model: BoardModel, text: str) -> None:
-        """Keep a mark of this moment."""
+        """Store a mark of this moment, if there is a session for it."""
 
     async def save(self, model: BoardModel) -> None:
-        """Begin to save a session of the board, or end it."""
+        """Begin to save a session of the board, or end the running one."""
 
     def pause(self, *, is_paused: bool) -> None:
-        """Stand still, or go on."""
+        """Freeze the figures, or release them."""
 
 
 class BoardScreen(Screen[None]):
-    """All panes of one board."""
+    """Screen with all panes of one board."""
 
     app: WatchApp
 
@@ -86,7 +86,7 @@ class BoardScreen(Screen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """The panes, from the top."""
+        """Yield the panes, from the top."""
         yield Lines(id="tabs")
         yield Lines(id="header")
         with Horizontal(id="body"):
@@ -99,13 +99,13 @@ class BoardScreen(Screen[None]):
         yield Lines(id="keys")
 
     def on_resize(self, event: Resize) -> None:
-        """Another size has another arrangement."""
+        """Choose the layout for the new size, and redraw once the panes have their sizes."""
         self.set_class(event.size.width < WIDE_COLUMNS, "-narrow")
         self.set_class(event.size.height < HIGH_LINES, "-low")
         self.call_after_refresh(self.app.redraw)
 
     def on_click(self, event: Click) -> None:
-        """A click chooses a layer, or the board of a tab."""
+        """Choose the layer, or the board of the tab, that was clicked."""
         if event.widget is self.pane("layers") and event.y >= 2:
             self.app.choose(event.y - 2)
         elif event.widget is self.pane("tabs"):
@@ -114,11 +114,11 @@ class BoardScreen(Screen[None]):
                 self.app.see_board(board)
 
     def pane(self, name: str) -> Lines:
-        """A pane by its name."""
+        """Return a pane by its name."""
         return self.query_one(f"#{name}", Lines)
 
     def redraw(self) -> None:
-        """Draw what is not as it was."""
+        """Draw the panes that have changed."""
         app = self.app
         model, layers = app.model, app.layers
         self.pane("tabs").display = len(app.models) > 1
@@ -152,14 +152,14 @@ class BoardScreen(Screen[None]):
             is_shown = name == names[self.app.side] if is_narrow else has_any
             if pane.display != is_shown:
                 pane.display = is_shown
-                self.call_after_refresh(self.app.redraw)  # others have other sizes then
+                self.call_after_refresh(self.app.redraw)  # the other panes change their sizes
             elif is_shown:
                 title = f"{SIDE_PANES[name]} (v: next)" if is_narrow else SIDE_PANES[name]
                 pane.show(side_lines(model, name, pane.size.width, pane.size.height), title)
 
 
 def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Line]:
-    """What a pane on the right shows."""
+    """Return the contents of a pane on the right."""
     match name:
         case "calls":
             return panes.call_lines(model.calls(), width)
@@ -169,7 +169,7 @@ def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Li
 
 
 def key_lines(width: int, keys: Sequence[tuple[str, str]]) -> list[Line]:
-    """The keys and what they do; in two lines where one has no room for them."""
+    """Return the keys and their meanings, in as many lines as they need."""
     lines: list[Line] = [[]]
     gap = "  " if width >= WIDE_COLUMNS - 2 else " "
     for key, about in keys:
@@ -181,13 +181,14 @@ def key_lines(width: int, keys: Sequence[tuple[str, str]]) -> list[Line]:
 
 
 class WatchApp(App[None]):
-    """The screen over the models of some boards. It draws each second what has changed, and nothing while paused.
+    """Screen over the models of some boards. It redraws each second what has changed, and nothing while paused.
 
-    Several boards have a row each, and each a screen of its own behind it. `budgets` are latencies in µs by model.
+    Several boards have an overview with a row each, and a screen of its own for each. `budgets` are latencies in µs by
+    model.
     """
 
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = None  # keys are the screen's, but while a text is asked for
+    AUTO_FOCUS = None  # keys belong to the screen unless the prompt is open
     TITLE = "profagent watch"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "pause"),
@@ -218,81 +219,87 @@ class WatchApp(App[None]):
         super().__init__()
         self._budgets = budgets or {}
         self.models, self._keeper = list(models), keeper
+        # Numbers of the visible board and of the visible side pane.
         self.board, self.side = 0, 0
+        # Order and filter of the layers, and the place of the chosen one; -1 if none is chosen.
         self.sort, self.text, self.chosen = Sort.MEDIAN, "", -1
         self._against = against
+        # Chosen network model of each board.
         self._model_names: dict[int, str] = {}
+        # First visible layer, by its row.
         self._first = 0
         self._is_paused = False
+        # Purpose of the open prompt, `filter` or `mark`; empty if it is closed.
         self.asked = ""
         self._now_s = now_s
+        # State at the last tick that redrew.
         self._drawn: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        """Begin."""
+        """Show the first screen and start the timer."""
         self.theme = "tokyo-night"
         self.push_screen(BoardScreen() if len(self.models) == 1 else RackScreen())
         self._ticking = self.set_interval(REDRAW_S, self.tick)
 
     def tick(self) -> None:
-        """Draw what has come since the last time; of a board that stands still only how old its newest record is."""
+        """Redraw if anything has changed, or if a second has passed, which changes the age of the newest record."""
         state = (sum(each.version for each in self.models), int(self._now_s()), len(self.screen_stack))
         if state != self._drawn:
             self._drawn = state
             self.redraw()
 
     def redraw(self) -> None:
-        """Draw the screen that is to be seen."""
+        """Redraw the visible screen."""
         if isinstance(self.screen, BoardScreen | LayerScreen | RackScreen):
-            with suppress(NoMatches):  # it is just being made, or taken away
+            with suppress(NoMatches):  # the screen is being composed or removed
                 self.screen.redraw()
 
     @property
     def model(self) -> BoardModel:
-        """The model of the board that is to be seen."""
+        """Model of the visible board."""
         return self.models[self.board]
 
     @property
     def model_name(self) -> str:
-        """The network model that is to be seen: the one that was chosen, or the first."""
+        """Name of the visible network model: the chosen one, or else the first."""
         names = self.model.models()
         chosen = self._model_names.get(self.board, "")
         return chosen if chosen in names else names[0] if names else ""
 
     @property
     def layers(self) -> ModelLayers:
-        """Its layers."""
+        """Layers of the visible network model."""
         return self.model.layers(self.model_name)
 
     @property
     def baseline(self) -> Mapping[str, float]:
-        """What its layers are compared with."""
+        """Medians in µs by layer that the visible layers are compared with."""
         return self._against.medians.get(self.model_name.rpartition(".")[0], {})
 
     @property
     def doing(self) -> Doing:
-        """What the screen does."""
+        """State of the screen, for the header."""
         names = self.model.models()
         place = names.index(self.model_name) + 1 if names else 0
         return Doing(self._is_paused, self.model_name, place, len(names), self._against.name)
 
     @property
     def detail(self) -> LayerDetail | None:
-        """The chosen layer."""
+        """Details of the chosen layer; None if there is no such layer."""
         return self.layers.detail(self.chosen, self.baseline)
 
     @property
     def rows(self) -> list[RackRow]:
-        """A row for each board, the worst first."""
+        """Rows of the boards, the worst first."""
         return worst_first(row_of(number, model, self._budgets) for number, model in enumerate(self.models))
 
     @property
     def is_paused(self) -> bool:
-        """Whether figures stand still."""
+        """True while the figures are frozen."""
         return self._is_paused
 
     def view_layers(self, number: int) -> LayersView:
-        """So many layers, with the chosen one among them; where none is chosen, the first."""
+        """Return the view of `number` lines that contains the chosen layer; without a choice, choose the first layer."""
         every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
         if self.chosen not in every:
             self.chosen = every[0] if every else -1
@@ -302,14 +309,14 @@ class WatchApp(App[None]):
         return self.layers.view(LayerQuery(self.sort, self.text, self._first, number), self.baseline)
 
     def choose(self, row: int) -> None:
-        """The layer in a row is the chosen one."""
+        """Choose the layer in a visible row, counted from 0."""
         every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
         if 0 <= self._first + row < len(every):
             self.chosen = every[self._first + row]
             self.redraw()
 
     def action_move(self, rows: int) -> None:
-        """Choose another layer, or another board."""
+        """Move the choice by a number of rows, among the layers or among the boards."""
         if isinstance(self.screen, RackScreen):
             numbers = [row.number for row in self.rows]
             at = numbers.index(self.board) + rows
@@ -322,7 +329,7 @@ class WatchApp(App[None]):
         self.redraw()
 
     def action_pause(self) -> None:
-        """Stand still, or go on."""
+        """Freeze the figures, or release them."""
         self._is_paused = not self._is_paused
         self._keeper.pause(is_paused=self._is_paused)
         self.redraw()
@@ -332,13 +339,13 @@ class WatchApp(App[None]):
             self._ticking.resume()
 
     def action_sort(self) -> None:
-        """Sort by the next figure there is."""
+        """Sort the layers by the next order; by change only if there is a baseline."""
         sorts = [sort for sort in Sort if sort is not Sort.CHANGE or self.baseline]
         self.sort = sorts[(sorts.index(self.sort) + 1) % len(sorts)] if self.sort in sorts else Sort.MEDIAN
         self.redraw()
 
     def action_next_model(self) -> None:
-        """See the next model."""
+        """Show the next model."""
         names = self.model.models()
         if names:
             self._model_names[self.board] = names[(names.index(self.model_name) + 1) % len(names)]
@@ -346,33 +353,33 @@ class WatchApp(App[None]):
         self.redraw()
 
     def action_next_board(self) -> None:
-        """See the next board."""
+        """Show the next board."""
         self.see_board((self.board + 1) % len(self.models))
 
     def see_board(self, number: int) -> None:
-        """See the board of this number, from 0."""
+        """Show the board with this number, from 0."""
         self.board, self.chosen = number, -1
         self.redraw()
 
     def action_next_side(self) -> None:
-        """See the next of the panes that take turns."""
+        """Show the next of the side panes, which take turns on a narrow screen."""
         self.side = (self.side + 1) % len(SIDE_PANES)
         self.redraw()
 
     def action_open(self) -> None:
-        """See the chosen layer, or the chosen board, alone."""
+        """Open the screen of the chosen board or of the chosen layer."""
         if isinstance(self.screen, RackScreen):
             self.push_screen(BoardScreen())
         elif isinstance(self.screen, BoardScreen) and self.detail is not None:
             self.push_screen(LayerScreen())
 
     def action_help(self) -> None:
-        """See all keys."""
+        """Open the help."""
         if isinstance(self.screen, BoardScreen | RackScreen):
             self.push_screen(HelpScreen())
 
     def action_all(self) -> None:
-        """Back from a layer, or from a board; without a filter again."""
+        """Remove the filter or end the prompt; else go back from a layer or from a board."""
         if isinstance(self.screen, RackScreen):
             return
         is_board = isinstance(self.screen, BoardScreen)
@@ -384,19 +391,19 @@ class WatchApp(App[None]):
             self.redraw()
 
     async def action_save(self) -> None:
-        """Save from now on, or no longer."""
+        """Begin or end the session of the visible board."""
         await self._keeper.save(self.model)
         self.redraw()
 
     def action_shot(self) -> None:
-        """Write what is to be seen into a file."""
+        """Write the visible screen into an SVG file."""
         path = self.save_screenshot(path=".")
         self.model.note("shot", f"the screen is in {path}")
         self.notify(f"the screen is in {path}")
         self.redraw()
 
     def action_ask(self, what: str) -> None:
-        """Ask for a text: of a filter, or of a mark."""
+        """Open the prompt for the text of a `filter` or of a `mark`."""
         if not isinstance(self.screen, BoardScreen):
             return
         self.asked = what
@@ -408,13 +415,13 @@ class WatchApp(App[None]):
         self.redraw()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """A filter works as it is typed."""
+        """Apply the filter while it is being typed."""
         if self.asked == "filter":
             self.text = event.value
             self.redraw()
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """The text is whole."""
+        """Close the prompt, and store the mark if the text is one."""
         is_mark = self.asked == "mark"
         self.end_asking()
         if is_mark:
@@ -422,7 +429,7 @@ class WatchApp(App[None]):
             self.redraw()
 
     def end_asking(self) -> None:
-        """Keys are keys again."""
+        """Close the prompt, so that keys are commands again."""
         self.asked = ""
         prompt = self.screen.query_one(Input)
         prompt.display = False

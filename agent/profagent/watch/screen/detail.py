@@ -1,4 +1,4 @@
-"""What opens over the panes: one layer alone, and all keys."""
+"""Screens over the panes: a single layer, and the help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from profagent.watch.screen.app import WatchApp
     from profagent.watch.screen.paint import Line
 
-# What a word of `bound by` means; docs/reference/figures.md has the rules.
+# Meanings of the words of `bound by`; docs/reference/figures.md has the rules.
 MEANINGS = {
     "cube": "the cube unit works well: only fewer operations make it faster",
     "vector": "the vector unit works well: only fewer operations make it faster",
@@ -39,7 +39,7 @@ MEANINGS = {
     "unexplained": "no counter is above a half of the time",
 }
 
-# What each key does, short and long.
+# Keys with a short and a long description.
 KEYS: tuple[tuple[str, str, str], ...] = (
     ("space", "pause", "Freeze the figures, or go on. A replay stands still."),
     ("s", "sort", "Sort layers by median, last, change, name or in the network's order."),
@@ -57,7 +57,7 @@ KEYS: tuple[tuple[str, str, str], ...] = (
 
 
 class LayerScreen(Screen[None]):
-    """One layer: its distribution over the last inferences, its counters, its time over time."""
+    """Screen of one layer: its distribution over the last inferences, its counters, and its time over time."""
 
     app: WatchApp
 
@@ -73,7 +73,7 @@ class LayerScreen(Screen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """Figures above, time below."""
+        """Yield the figures, the distribution beside the counters, the history and the keys."""
         yield Lines(id="about")
         with Vertical():
             with Horizontal(id="middle"):
@@ -83,11 +83,11 @@ class LayerScreen(Screen[None]):
         yield Lines(id="back")
 
     def on_resize(self) -> None:
-        """Another size has room for others."""
+        """Redraw after a change of size, once the panes have their new sizes."""
         self.call_after_refresh(self.app.redraw)
 
     def redraw(self) -> None:
-        """Draw what is not as it was."""
+        """Draw the details of the chosen layer."""
         detail = self.app.detail
         if detail is None:
             self.query_one("#about", Lines).show([[word("this layer is not there any more", WARN)]])
@@ -116,7 +116,7 @@ def _key(key: str, about: str) -> Segment:
 def about_lines(
     detail: LayerDetail, model: str, likely: Sequence[str], width: int, *, is_simulated: bool
 ) -> list[Line]:
-    """Which layer, how long it takes, what bounds it."""
+    """Return the layer's name, its processor and model, its times, and the resource that bounds it."""
     times = detail.times_us
     unit = "CPU" if detail.is_cpu else "NPU"
     mark = word(" [simulated]" if is_simulated else "", WARN)
@@ -146,7 +146,7 @@ def about_lines(
 
 
 def counter_lines(detail: LayerDetail, width: int, likely: Sequence[str]) -> list[Line]:
-    """A line for each counter that is known: shares as bars."""
+    """Return a line for each known counter, ratios as bars."""
     if not detail.counters:
         return [[word("no counter is known", FAINT)]]
     room, lines = max(4, width - 34), []
@@ -162,11 +162,11 @@ def counter_lines(detail: LayerDetail, width: int, likely: Sequence[str]) -> lis
 
 
 class HelpScreen(ModalScreen[None]):
-    """All keys, and what the signs mean."""
+    """Window with all keys and the meanings of the signs."""
 
     app: WatchApp
 
-    # None of the app's own keys reaches a modal screen.
+    # A modal screen does not receive the app's own keys, so that it has to name these again.
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,question_mark,enter,space", "app.all", ""),
         ("q,ctrl+c", "app.quit", ""),
@@ -178,11 +178,11 @@ class HelpScreen(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """One pane."""
+        """Yield the only pane."""
         yield Lines("Keys (Esc: back)", id="help")
 
     def on_resize(self) -> None:
-        """Draw it."""
+        """Draw the help once the pane has its size."""
         self.call_after_refresh(self._draw)
 
     def _draw(self) -> None:

@@ -1,4 +1,4 @@
-"""Drawing with characters: numbers, bars, charts. A line is a list of segments; what is not known is N/A."""
+"""Drawing with characters: numbers, bars, charts. A line is a list of segments; figures that are not known are N/A."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ CHOSEN = Style(bgcolor="#33467c", bold=True)
 
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 LEVELS = " ▁▂▃▄▅▆▇█"
-# A chart whose least value is above so much of the highest does not begin at 0.
+# A chart does not begin at 0 if its least value is above this share of the highest.
 FLAT = 0.5
 LEVEL = 0.1
 ROUNDING_US = 1e-6
-# An inference that took so many medians stands out.
+# An inference that takes more than so many medians is highlighted.
 SLOW = 1.25
 
 
 def word(text: str, style: Style = INK, width: int | None = None, *, right: bool = False) -> Segment:
-    """A text, cut in the middle or filled up to a width."""
+    """Return a styled text, cut in the middle or padded to a width."""
     if width is None:
         return Segment(printable(text), style)
     text = shortened(printable(text), width)
@@ -52,31 +52,31 @@ def word(text: str, style: Style = INK, width: int | None = None, *, right: bool
 
 
 def cut(text: str, width: int) -> str:
-    """A text that is too long loses its end."""
+    """Return the text, without its end if it exceeds the width."""
     text = printable(text)
     return text if text_width(text) <= width else f"{text[: max(0, width - 1)]}…"
 
 
 def layer_name(name: str | None) -> str:
-    """A layer's name; of fused ones the first, and how many there are more."""
+    """Return a layer's name; of fused layers the first, and the number of the others."""
     first, *others = (name or UNKNOWN).split("+")
     return f"{first}+{len(others)}" if others else first
 
 
 def ms(duration_us: float | None) -> str:
-    """Milliseconds without their unit."""
+    """Return a duration in milliseconds, without its unit."""
     return UNKNOWN if duration_us is None else f"{duration_us / US_PER_MS:.3f}"
 
 
 def duration(duration_us: float | None) -> str:
-    """A time with its unit."""
+    """Return a duration with its unit, µs or ms."""
     if duration_us is None:
         return UNKNOWN
     return f"{duration_us:.1f} us" if duration_us < US_PER_MS else f"{duration_us / US_PER_MS:.3f} ms"
 
 
 def amount(value: float, unit: str) -> str:
-    """A value of a metric with its unit."""
+    """Return the value of a metric with its unit."""
     if unit in ("B", "B/s"):
         power = 0
         while abs(value) >= 1024 and power < 4:
@@ -88,7 +88,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def compact(number: int) -> str:
-    """A count; a large one in thousands, millions or more."""
+    """Return a count, large ones in thousands, millions, and so on."""
     if number < 10_000:
         return f"{number:,}"
     value, power = number / 1000, 0
@@ -98,25 +98,25 @@ def compact(number: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of eighths for a share of the width."""
+    """Return a bar that covers a share of the width, to an eighth of a column."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     text = "█" * (eighths // 8) + (EIGHTHS[eighths % 8] if eighths % 8 else "")
     return text.ljust(width)
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """The last values as small columns between the least and the most of them."""
+    """Return the last values as small columns between their minimum and maximum."""
     shown = values[-width:]
     if not shown:
         return " " * width
-    # What wanders by less is level.
+    # Values that differ by less than LEVEL of their mean are drawn level: noise must not look like a trend.
     middle = (min(shown) + max(shown)) / 2
     span = max(max(shown) - min(shown), LEVEL * abs(middle)) or 1.0
     return "".join(LEVELS[1 + round(((value - middle) / span + 0.5) * 7)] for value in shown).rjust(width)
 
 
 def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
-    """A column for each of the last values, the newest on the right; slow ones stand out."""
+    """Return a chart with a column for each of the last values, the newest on the right; slow ones are highlighted."""
     label = 8
     shown = values[-max(0, width - label - 1) :]
     if not len(shown) or height < 1 or width <= label + 1:
@@ -137,7 +137,7 @@ def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
 
 
 def _row(levels: NDArray[np.int64], slow: NDArray[np.bool_], row: int) -> Iterable[Segment]:
-    """One row of a chart: runs of one style."""
+    """Yield one row of a chart as segments of one style each."""
     cells = [LEVELS[level] for level in np.clip(levels - row * 8, 0, 8).tolist()]
     begin = 0
     for end in [*(np.flatnonzero(np.diff(slow)) + 1).tolist(), len(cells)]:
@@ -146,12 +146,12 @@ def _row(levels: NDArray[np.int64], slow: NDArray[np.bool_], row: int) -> Iterab
 
 
 def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
-    """How many values lie between which two times; the median's line has a mark."""
+    """Return a line for each bin of times; the median's bin has a mark."""
     if not len(values):
         return [[word("nothing yet", FAINT)]]
     counts, edges = np.histogram(values, bins=bin_edges(values, bins))
     most, room = int(counts.max()), max(1, width - 31)
-    # A value at an edge is counted behind it, but at the last one.
+    # As numpy does, a value at an edge belongs to the bin after it, and at the last edge to the last bin.
     median_place = min(int(np.searchsorted(edges, float(np.median(values)), "right")) - 1, len(counts) - 1)
     lines = []
     for place, count in enumerate(counts.tolist()):
@@ -169,13 +169,13 @@ def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
 
 
 def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """Edges of at most so many bins of one width, which are whole µs, as they are shown.
+    """Return the edges of at most `bins` bins of equal width, in whole µs.
 
-    No bin is narrower than the least step between two values: a clock's tick makes no gaps.
+    No bin is narrower than the smallest step between two values: a clock's tick makes no gaps.
     """
     known = np.unique(values)
     steps = np.diff(known)
-    # What differs by less is rounding.
+    # Smaller steps are rounding errors.
     steps = steps[steps > ROUNDING_US]
     tick = math.ceil(steps.min()) if len(steps) else 1
     least, most = math.floor(known[0]), math.floor(known[-1]) + 1
@@ -185,7 +185,7 @@ def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
 
 
 def joined(parts: Iterable[Segment | None]) -> Line:
-    """Segments with gaps between them; those that are None are left out."""
+    """Return the segments with gaps between them, without those that are None."""
     line: Line = []
     for part in parts:
         if part is not None:
@@ -194,12 +194,13 @@ def joined(parts: Iterable[Segment | None]) -> Line:
 
 
 class Lines(Widget):
-    """A pane of lines that are drawn elsewhere; only what has changed is drawn again."""
+    """Pane of lines that other functions draw; it repaints only lines that have changed."""
 
     can_focus = False
 
     def __init__(self, title: str = "", **options: str) -> None:
         super().__init__(**options)  # type: ignore[arg-type]
+        # Lines on the screen, their rendered strips, and the width that these have.
         self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._width = 0
@@ -207,7 +208,7 @@ class Lines(Widget):
             self.border_title = title
 
     def show(self, lines: Sequence[Line], title: str | None = None) -> None:
-        """Have these lines, from the top."""
+        """Show these lines from the top, and a title if one is given."""
         size, style = self.size, self.rich_style
         if title is not None and title != self.border_title:
             self.border_title = title
@@ -224,5 +225,5 @@ class Lines(Widget):
                 self.refresh(Region(0, y, size.width, 1))
 
     def render_line(self, y: int) -> Strip:
-        """One line of it."""
+        """Return one line as textual's strip."""
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.rich_style)

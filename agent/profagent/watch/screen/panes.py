@@ -1,4 +1,4 @@
-"""What each pane of the screen shows, drawn from the model's views. Pure, but for the widget that holds lines."""
+"""Contents of the panes, drawn from the model's views as lines. Pure."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from profagent.watch.model import CallLine, EventLine, Header, SeriesLine
     from profagent.watch.screen.paint import Line
 
-# A layer that is slower, or faster, than its baseline by so much stands out.
+# A layer whose median differs from the baseline by more than this share is highlighted.
 NOTED_CHANGE = 0.05
 NAME_COLUMNS = 18
-# So much longer names are worth more than a bar, or the type.
+# Columns by which the name grows before the bar or the type gets any.
 LONGER_NAME = 8
-# The least that a model's name has in the header.
+# Least width of a model's name in the header.
 MODEL_COLUMNS = 20
 BAR_COLUMNS = TREND_COLUMNS = 8
-# Columns of a layer, with the space before them, by how much they matter.
+# Widths of a layer's columns with the space before them, the most important column first.
 WIDTHS = {
     "median": 8,
     "share": 7,
@@ -46,7 +46,7 @@ KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": B
 
 
 class Doing(NamedTuple):
-    """What the screen itself does."""
+    """State of the screen itself: paused or not, the visible model and its place among all, and the baseline's name."""
 
     is_paused: bool
     model: str
@@ -56,7 +56,7 @@ class Doing(NamedTuple):
 
 
 def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
-    """Who is watched and how; how much of it is seen."""
+    """Return the two lines of the header: the board and its link; the model and its completeness."""
     styles = {LinkState.LINKED: GOOD, LinkState.AWAY: BAD, LinkState.ENDED: FAINT}
     link = f"{'○' if header.link is LinkState.AWAY else '●'} {header.link.value}"
     detail = f": {header.link_text}" if header.link_text else ""
@@ -73,7 +73,7 @@ def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
 
 
 def _seen_line(header: Header, doing: Doing, width: int) -> Line:
-    """The model and its figures; what is worth most comes first, and the model's name takes what these leave."""
+    """Return the model and its figures, the most important first; the model's name takes the width that they leave."""
     age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
     cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
     due = UNKNOWN if header.due is None else paint.compact(header.due)
@@ -93,7 +93,7 @@ def _seen_line(header: Header, doing: Doing, width: int) -> Line:
 
 
 def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:
-    """The boards, each with its number and whether it is there."""
+    """Return the line of tabs: each board with its number and a sign for its link."""
     line: Line = []
     for number, (name, state) in enumerate(names):
         sign = "○" if state is LinkState.AWAY else "●"
@@ -112,14 +112,14 @@ def tab_at(names: Sequence[tuple[str, LinkState]], column: int) -> int | None:
 
 
 class Columns(NamedTuple):
-    """Which columns of the layers have room, and how wide the name is."""
+    """Columns of the layers that have room, and the width of the name."""
 
     shown: frozenset[str]
     name: int
 
 
 def columns_for(width: int, *, has_baseline: bool, has_counters: bool) -> Columns:
-    """Those that matter most come first; the name takes what is left."""
+    """Return the columns that fit into a width, the most important first; the name takes the rest."""
     left_out = {"bound by": not has_counters, "change": not has_baseline}
     widths = {name: needed for name, needed in WIDTHS.items() if not left_out.get(name)}
     left, shown = width - NAME_COLUMNS - 2, []
@@ -131,7 +131,7 @@ def columns_for(width: int, *, has_baseline: bool, has_counters: bool) -> Column
 
 
 def layer_lines(view: LayersView, columns: Columns, chosen: int, likely: Sequence[str]) -> list[Line]:
-    """A heading, and a line for each layer; `chosen` is the place of the one that the keys are about."""
+    """Return a heading and a line for each layer; `chosen` is the place of the layer that the keys act on."""
     shown = columns.shown
     heading = [word("  layer", FAINT, columns.name + 2)]
     heading += [word(" type", FAINT, WIDTHS["type"])] if "type" in shown else []
@@ -178,7 +178,7 @@ def _change(change: float | None) -> Segment:
 
 
 def inference_lines(view: InferencesView, width: int, height: int) -> list[Line]:
-    """The latency of each inference, and what it comes to; beside it what the recorded layers take."""
+    """Return the latency figures, and a chart of the last inferences if the height has room for one."""
     times = view.latencies_us
     if not view.total:
         return [[word("no inference yet", FAINT)]]
@@ -198,13 +198,13 @@ LATENCIES = {LatencyFrom.CALL: "Latency: the call", LatencyFrom.RECORDS: "Latenc
 
 
 def inference_title(view: InferencesView) -> str:
-    """Say what the latency is, and of how many inferences."""
+    """Return the origin of the latency and the number of inferences."""
     called = "Latency" if view.origin is None else LATENCIES[view.origin]
     return f"{called}; {view.total:,} in all"
 
 
 def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text: str) -> str:
-    """Say what the recorded layers take together, how many of them were recorded, and which are shown."""
+    """Return the time of the recorded layers, how many were recorded, and which of them are shown."""
     matching = f"{view.matching} of {view.layers} with “{text}”, " if text else ""
     if inferences.layers_us is None:
         return f"Layers: {matching}by {sort.value}"
@@ -215,7 +215,7 @@ def layers_title(view: LayersView, inferences: InferencesView, sort: Sort, text:
 
 
 def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
-    """A line for each function and thread."""
+    """Return a heading and a line for each function and thread."""
     has_most = width >= 52
     name = max(12, width - (34 if has_most else 26))
     titles = ("calls", "median ms", "max ms") if has_most else ("calls", "median ms")
@@ -232,7 +232,7 @@ def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
 
 
 def series_lines(series: Sequence[SeriesLine], width: int, height: int) -> list[Line]:
-    """A line for each metric or range: its newest value, and how it went."""
+    """Return a line for each metric or range: its newest value and its course."""
     if not series:
         return [[word("none yet", FAINT)]]
     first = [part for source in sources() for part in source.prominent]
@@ -257,7 +257,7 @@ def _rank(name: str, first: Sequence[str]) -> int:
 
 
 def event_lines(events: Sequence[EventLine], width: int) -> list[Line]:
-    """A line for each event, the newest last."""
+    """Return a line for each event, the newest last."""
     return [
         [
             word(time_text(event.time_us or None, "%H:%M:%S"), FAINT, 9),

@@ -1,4 +1,4 @@
-"""What is first to be seen of several boards: a row each, the worst on top."""
+"""Overview of several boards: a row for each, the worst on top."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from profagent.watch.screen.app import WatchApp
     from profagent.watch.screen.paint import Line
 
-# A board that is followed for less of the time stands out.
+# A board that is followed for a smaller share of the time is highlighted.
 WELL_COVERED = 0.99
 NAME_COLUMNS = 14
 FIGURES = {"p50 ms": 10, "p99 ms": 10, "budget": 8, "losses": 8, "covered": 9, "lag": 9}
@@ -33,7 +33,7 @@ LINKS = {LinkState.LINKED: GOOD, LinkState.AWAY: BAD, LinkState.ENDED: FAINT}
 
 
 class RackRow(NamedTuple):
-    """A board by its number: the link, and the model whose p99 is worst for its budget. None is not known.
+    """Row of one board: its number, its link, and the model whose p99 is worst against its budget. None means not known.
 
     `used` is p99 as a share of the budget, `covered` the share of the time in which the board was followed.
     """
@@ -52,7 +52,7 @@ class RackRow(NamedTuple):
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """What the order goes by: who is not there, over its budget, has losses; then how near it is to these."""
+        """Sort key: boards that are not linked, over budget, with losses or gaps come first, then those nearest to their budget."""
         used, covered = self.used or 0.0, 1.0 if self.covered is None else self.covered
         return (
             self.link is not LinkState.LINKED,
@@ -65,7 +65,7 @@ class RackRow(NamedTuple):
 
 
 def row_of(number: int, model: BoardModel, budgets: Mapping[str, float]) -> RackRow:
-    """Return a board's row; a budget is of a model by its name, or by "" of every other one."""
+    """Return a board's row; `budgets` are in µs by model, and "" is the budget of every other model."""
     header, worst = model.header(), (0.0, 0.0)
     which, median_us, p99_us, used = "", None, None, None
     for name in model.models():
@@ -85,12 +85,12 @@ def row_of(number: int, model: BoardModel, budgets: Mapping[str, float]) -> Rack
 
 
 def worst_first(rows: Iterable[RackRow]) -> list[RackRow]:
-    """Return the rows by how bad they are; those that are equally bad in the order of their boards."""
+    """Return the rows sorted by badness; equally bad ones keep the order of their boards."""
     return sorted(rows, key=lambda row: tuple(-each for each in row.badness))
 
 
 def rack_lines(rows: Sequence[RackRow], chosen: int, width: int, height: int) -> list[Line]:
-    """A heading, and a row for each board; where there are more than the height, those about the chosen one."""
+    """Return a heading and a row for each board; if they exceed the height, the rows around the chosen board."""
     at = next((place for place, row in enumerate(rows) if row.number == chosen), 0)
     first = max(0, at - max(1, height - 1) + 1)
     shown = [_row_line(row, width) for row in rows[first : first + max(1, height - 1)]]
@@ -102,7 +102,7 @@ def rack_lines(rows: Sequence[RackRow], chosen: int, width: int, height: int) ->
 
 
 def _columns(width: int) -> tuple[int, int, tuple[str, ...]]:
-    """How wide the name and the state are, and which figures have room beside them."""
+    """Return the widths of name and state, and the figures that have room beside them."""
     shown = tuple(FIGURES) if width >= WIDE_COLUMNS else tuple(each for each in FIGURES if each not in LEFT_OUT)
     left = width - 2 - sum(FIGURES[each] for each in shown)
     name = max(NAME_COLUMNS, left // 3)
@@ -132,7 +132,7 @@ def _row_line(row: RackRow, width: int) -> Line:
 
 
 def rack_title(rows: Sequence[RackRow], width: int, *, is_simulated: bool, is_paused: bool) -> Line:
-    """Say how many boards there are, and how many of them have what."""
+    """Return the title: the number of boards, and how many are away, over budget or with losses."""
     counts = (
         ("away", sum(row.link is not LinkState.LINKED for row in rows), BAD),
         ("over budget", sum(row.used is not None and row.used > 1 for row in rows), BAD),
@@ -150,7 +150,7 @@ def rack_title(rows: Sequence[RackRow], width: int, *, is_simulated: bool, is_pa
 
 
 class RackScreen(Screen[None]):
-    """All boards, a row each."""
+    """Screen with a row for each board."""
 
     app: WatchApp
 
@@ -162,17 +162,17 @@ class RackScreen(Screen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """Sums above, rows, and keys below."""
+        """Yield the title, the rows and the keys."""
         yield Lines(id="header")
         yield Lines(id="rack")
         yield Lines(id="keys")
 
     def on_resize(self) -> None:
-        """Another size has room for others."""
+        """Redraw after a change of size, once the panes have their new sizes."""
         self.call_after_refresh(self.app.redraw)
 
     def redraw(self) -> None:
-        """Draw what is not as it was."""
+        """Draw the panes that have changed."""
         app, rows, width = self.app, self.app.rows, self.size.width - 2
         is_simulated = any(each.header().is_simulated for each in app.models)
         title = rack_title(rows, width, is_simulated=is_simulated, is_paused=app.is_paused)
@@ -183,7 +183,7 @@ class RackScreen(Screen[None]):
         self.query_one("#keys", Lines).show([joined(keys)])
 
 
-# Keys that do something here.
+# Keys of this screen and what they do.
 KEYS = (
     ("↑↓", "board"),
     ("enter", "open"),

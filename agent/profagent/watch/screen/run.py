@@ -1,4 +1,4 @@
-"""What is behind the screen: boards, each watched, and saved where the person wants it; or a stored session."""
+"""Tasks behind the screen: boards that are watched and optionally saved, or a stored session that is replayed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from profagent.watch.replay import Replayed
     from profagent.watch.watch import WatchOptions
 
-# What comes within this is drawn together.
+# Events within this time are decoded and drawn together.
 GATHER_S = 0.4
 BOARD_EACH_S = 1.0
 SESSION_LOOK_S = 0.1
 
 
 class ScreenView(WatchView):
-    """The observer of a board that is on the screen: everything goes into its model."""
+    """Observer of a board on the screen: it passes all events to the board's model."""
 
     gather_s = GATHER_S
     board_each_s = BOARD_EACH_S
@@ -56,14 +56,14 @@ class ScreenView(WatchView):
         model.covered = self._covered
 
     def _covered(self) -> float | None:
-        """Which share of the time since the watching began the board was followed."""
+        """Return the share of the time since the watching began in which the board was followed; None if not known."""
         if self.coverage is None:
             return None
         lasted_us = {each: self.coverage.lasted_us(each, time.time_ns() // 1000) for each in Standing}
         return lasted_us[Standing.COVERED] / max(1, sum(lasted_us.values()))
 
     def changed(self, applied: Sequence[Applied]) -> None:
-        """What came of one JOB is one batch: nobody is to see each file by itself."""
+        """Show the changes of each JOB as one batch, so that inferences do not appear file by file."""
         together: list[Applied] = []
         for _, neighbours in groupby(applied, key=lambda each: (each.batch.job, each.batch.state)):
             found = [*neighbours]
@@ -76,7 +76,7 @@ class ScreenView(WatchView):
         super().changed(together)
 
     def linked(self, board: Board, role: str) -> None:
-        """The link stands."""
+        """Update the model's link, session and uncertain counters."""
         self._model.linked(board)
         if self.kept is not None:
             self._model.session = self.kept.session.number
@@ -84,14 +84,14 @@ class ScreenView(WatchView):
         self._model.likely = tuple(self.events.likely)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """The link is gone: the screen stays."""
+        """Set the model's link to AWAY; the screen keeps its figures."""
         super().unlinked(error, wait_s)
         self._model.enter(LinkState.AWAY, f"{error}; {retrying(wait_s)}")
 
 
 @dataclass(slots=True)
 class _Saving:
-    """A session that goes on."""
+    """Running save of a board: its record and the task that runs it."""
 
     record: BoardRecord
     task: asyncio.Task[None]
@@ -99,20 +99,24 @@ class _Saving:
 
 @dataclass(slots=True)
 class BoardKeeper:
-    """Keeps marks and sessions of boards in one workspace, whose only writer it is while there are any.
+    """Keeper of marks and sessions of watched boards, all in one workspace.
 
-    `store` is that of the workspace where boards are saved from the start.
+    It is the only writer of the workspace while any session runs. `store` is that of the workspace if boards are saved
+    from the start.
     """
 
     workspace: Workspace
     options: Mapping[BoardModel, WatchOptions]
     store: Store | None
+    # Running sessions by board.
     savings: dict[BoardModel, _Saving] = field(default_factory=dict)
+    # Holds `own_store` open, and with it the workspace's lock, while any session runs.
     opened: AsyncExitStack = field(default_factory=AsyncExitStack)
+    # Store that this keeper opened; None if no session runs, or if `store` serves.
     own_store: Store | None = None
 
     async def mark(self, model: BoardModel, text: str) -> None:
-        """In the session that is saved; without one it is to be seen only."""
+        """Store a mark in the session that is being saved; without one, only show it."""
         time_us = model.board_us()
         model.note("mark", text, time_us)
         if model.session is None:
@@ -124,7 +128,7 @@ class BoardKeeper:
             model.note("loss", f"the mark is not stored: {error}")
 
     async def save(self, model: BoardModel) -> None:
-        """Begin a session of what comes from now on, or end it."""
+        """Begin a session of everything that comes from now on, or end the running one."""
         saving = self.savings.get(model)
         if saving is not None:
             model.note("save", "ending the session")
@@ -135,7 +139,7 @@ class BoardKeeper:
             await self._begin(model)
 
     def pause(self, *, is_paused: bool) -> None:
-        """Figures stand still; what a board sends is taken all the same."""
+        """Freeze or release the figures of all boards; the boards are still followed and saved."""
         for model in self.options:
             model.is_paused = is_paused
             if not is_paused and model.passed_over:
@@ -143,7 +147,7 @@ class BoardKeeper:
                 model.passed_over = 0
 
     async def end(self) -> None:
-        """End all sessions that go on."""
+        """End all running sessions and wait for them."""
         for saving in list(self.savings.values()):
             saving.record.stop()
             await saving.task
@@ -187,6 +191,7 @@ class BoardKeeper:
                 model.note("save", f"session {model.session} has ended: profagent show {model.session}")
             model.session = None
             del self.savings[model]
+            # The last session that ends releases the workspace for other commands.
             if not self.savings:
                 self.own_store = None
                 await self.opened.aclose()
@@ -200,9 +205,9 @@ async def watch_on_screen(
     against: Against,
     budgets: Mapping[str, float],
 ) -> list[Event]:
-    """Show boards on the screen until the person leaves, or `stop`; gives their summaries.
+    """Show boards on the screen until the user leaves or `stop` is set; return their summaries.
 
-    One board that cannot be reached at first raises UnreachableError; several are waited for.
+    A single board that cannot be reached at first raises UnreachableError; several are waited for.
     """
     models = [BoardModel(each.address, lambda: time.time_ns() // 1000) for each in boards]
     wanted = {
@@ -217,6 +222,7 @@ async def watch_on_screen(
         try:
             await until_left(WatchApp(models, keeper, against=against, budgets=budgets), following, stop)
         finally:
+            # The sessions must end before their store closes.
             await keeper.end()
             await asyncio.wait(following)
         return [each.result() for each in following]
@@ -230,26 +236,26 @@ async def _follow(
 
 
 class ReplayKeeper:
-    """A replay keeps nothing: what it shows is kept already."""
+    """Keeper for a replay, which stores nothing: its session is stored already."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
 
     async def mark(self, model: BoardModel, text: str) -> None:
-        """It is to be seen, and no more."""
+        """Show a mark without storing it."""
         model.note("mark", f"{text} (not stored: this is a replay)")
 
     async def save(self, model: BoardModel) -> None:
-        """There is nothing to save."""
+        """Explain that there is nothing to save."""
         model.note("save", "this is a replay: its session is stored already")
 
     def pause(self, *, is_paused: bool) -> None:
-        """The replay stands still."""
+        """Pause or resume the replay."""
         self._pace.pause(is_paused=is_paused)
 
 
 async def play_into(model: BoardModel, replayed: Replayed, pace: Pace, stop: asyncio.Event) -> None:
-    """Let a model take all of a session. Raises UsageError, StoreError."""
+    """Play a session into a model until its end or `stop`. Raises UsageError, StoreError."""
     player = Player(replayed, with_layers=True)
     model.summary = player.events.summary
 
@@ -269,7 +275,7 @@ async def play_into(model: BoardModel, replayed: Replayed, pace: Pace, stop: asy
 
 
 async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Against) -> None:
-    """Show a session on the screen until the person leaves, or `stop`. Raises UsageError, StoreError."""
+    """Show a session on the screen until the user leaves or `stop` is set. Raises UsageError, StoreError."""
     pace = Pace(replayed.speed, stop)
     model = BoardModel("replay", lambda: time.time_ns() // 1000, LinkState.REPLAYED)
 
@@ -285,13 +291,16 @@ async def replay_on_screen(replayed: Replayed, stop: asyncio.Event, against: Aga
 
 
 async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop: asyncio.Event) -> None:
-    """Have the screen until the person leaves, `stop`, a failure, or until no board is followed any more."""
+    """Run the screen until the user leaves, `stop` is set, a task fails, or no board is followed any more."""
     shown = asyncio.create_task(app.run_async())
     stopping = asyncio.create_task(stop.wait())
     ended: asyncio.Future[Any] = asyncio.gather(*following)
-    ended.add_done_callback(lambda each: each.cancelled() or each.exception())  # whoever waits for the boards has it
+    ended.add_done_callback(
+        lambda each: each.cancelled() or each.exception()
+    )  # the caller gets the error from the tasks
     ends: list[asyncio.Future[Any]] = [shown, stopping, ended]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    # Whichever ended first, the others must end too: the screen is left, and the boards are let go.
     stop.set()
     if not shown.done():
         app.exit()
