@@ -171,7 +171,7 @@ class _Output:
         tell(f"{board}: {text}" if self._names_boards else text)
 
     def end(self, boards: Sequence[str], summaries: Sequence[Event]) -> int:
-        """Print each board's summary and where its capture is saved; return the smallest exit code other than 0, or 0."""
+        """Print each board's summary and where it was saved; return the smallest exit code other than 0, or 0."""
         for board, summary in zip(boards, summaries, strict=True):
             self.show(board, summary)
             if "session" in summary:

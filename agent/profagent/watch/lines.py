@@ -109,7 +109,7 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
 
 
 def _short(layer_name: str | None) -> str:
-    """Return a layer's name, shortened for a line with several; of fused layers the first, and the number of the others."""
+    """Return a layer's name, shortened for a line with several; of fused layers the first, and the count of others."""
     first, *others = (layer_name or UNKNOWN).split("+")
     name = first if len(first) <= LONGEST_NAME_IN_LINE else first[: LONGEST_NAME_IN_LINE - 1] + "…"
     return f"{name}+{len(others)}" if others else name

@@ -299,7 +299,7 @@ class WatchApp(App[None]):
         return self._is_paused
 
     def view_layers(self, number: int) -> LayersView:
-        """Return the view of `number` lines that contains the chosen layer; without a choice, choose the first layer."""
+        """Return a view of `number` lines that contains the chosen layer; without a choice, choose the first layer."""
         every = self.layers.places(LayerQuery(self.sort, self.text), self.baseline)
         if self.chosen not in every:
             self.chosen = every[0] if every else -1

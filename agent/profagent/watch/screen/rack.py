@@ -33,9 +33,10 @@ LINKS = {LinkState.LINKED: GOOD, LinkState.AWAY: BAD, LinkState.ENDED: FAINT}
 
 
 class RackRow(NamedTuple):
-    """Row of one board: its number, its link, and the model whose p99 is worst against its budget. None means not known.
+    """Row of one board: its number, its link, and the model whose p99 is worst against its budget.
 
-    `used` is p99 as a share of the budget, `covered` the share of the time in which the board was followed.
+    None means not known. `used` is p99 as a share of the budget, `covered` the share of the time in which the board was
+    followed.
     """
 
     number: int
@@ -52,7 +53,7 @@ class RackRow(NamedTuple):
 
     @property
     def badness(self) -> tuple[float, ...]:
-        """Sort key: boards that are not linked, over budget, with losses or gaps come first, then those nearest to their budget."""
+        """Sort key: boards that are not linked, over budget, with losses or gaps; then by share of the budget."""
         used, covered = self.used or 0.0, 1.0 if self.covered is None else self.covered
         return (
             self.link is not LinkState.LINKED,
