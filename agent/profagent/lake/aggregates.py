@@ -1,7 +1,7 @@
-"""Figures that stand for a session's records: of each layer and each model's latency, and histograms of both.
+"""Figures that represent a session's records: figures of each layer and of each model's latency, and histograms.
 
-Histograms of several sessions add up: a bucket is 0.2 % wide, so that a quantile of all is known to 0.1 %. What
-cannot be had from them, as the deviation from the median, is that of each session.
+Histograms of several sessions add up: a bucket is 0.2 % wide, so that a quantile over all is known to 0.1 %. Figures
+that histograms cannot give, as the deviation from the median, exist for each session only.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# The upper bound of a bucket is so many times the lower.
+# Ratio of a bucket's upper to its lower bound.
 GAMMA = 1.001 / 0.999
 LAYER, LATENCY = "layer", "latency"
 
 
 class LayerFigures(NamedTuple):
-    """A row of `layers`: a layer of a model, or (`kind` latency) its inferences. Times in `measure`, us or ticks."""
+    """Row of `layers`: a layer of a model, or its inferences (`kind` latency). Times are in `measure`, us or ticks."""
 
     kind: str
     model: str
@@ -50,7 +50,7 @@ class LayerFigures(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """A row of `histograms`: `number` times from GAMMA to the power of `bucket` up to the next; NULL are those of 0."""
+    """Row of `histograms`: `number` times from GAMMA to the power of `bucket` up to the next; NULL counts times of 0."""
 
     kind: str
     model: str
@@ -93,7 +93,7 @@ def _least(times: NDArray[np.float64]) -> float | None:
 
 
 def histogram(times: NDArray[np.float64]) -> Iterator[tuple[int | None, int]]:
-    """Return the buckets of times that have any, and how many each has; times that are NaN are in none."""
+    """Yield the buckets that contain times, each with its count; NaN is in none, and None is the bucket of 0."""
     buckets = np.floor(np.log(times[times > 0]) / np.log(GAMMA)).astype(np.int64)
     numbers, counts = np.unique(buckets, return_counts=True)
     yield from zip(numbers.tolist(), counts.tolist(), strict=True)

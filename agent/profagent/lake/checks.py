@@ -1,4 +1,4 @@
-"""Checks of a lake: what its file system or store must do, tried below its address, and how its tables are."""
+"""Checks of a lake: the required behaviour of its file system or store, tested below its address, and its tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BYTES_PER_GB = 1e9
 
 
 def lake_section(address: str) -> Section:
-    """Return what is found of a lake; what is written for it is removed."""
+    """Return the findings about a lake; files that the checks write are removed."""
     lake = Lake(address)
     findings = [good("packages", ", ".join(f"{name} {version(name)}" for name in PACKAGES))]
     if "://" not in address and not Path(address).is_dir():
@@ -52,7 +52,7 @@ def _space(lake: Lake) -> Iterator[Finding]:
 
 
 def _commits(lake: Lake) -> Iterator[Finding]:
-    """Of several commits of one version all but one must fail, and what is written must be there for others at once."""
+    """Check that of concurrent commits of one version exactly one succeeds, and is visible to others at once."""
     scratch = f"doctor-{uuid.uuid4()}"
     uri, rows = lake.uri(scratch), pa.table({"writer": pa.array([0], pa.int64())})
     try:
@@ -87,7 +87,10 @@ def _committed(table: DeltaTable, rows: pa.Table) -> bool:
 
 
 def _hard_links(scratch: Path) -> Finding:
-    """A commit is a hard link: without them it is a copy, by which two hosts may overwrite each other's."""
+    """Check that hard links can be made, and once only.
+
+    A commit is a hard link; without links it is a copy, by which two hosts may overwrite each other's commits.
+    """
     other = scratch.with_suffix(".link")
     try:
         scratch.touch()
@@ -110,7 +113,7 @@ def _tables(lake: Lake) -> Iterator[Finding]:
         try:
             table = lake.opened(name)
         except LakeError as error:
-            # Where the lake itself is out of reach, so are the others.
+            # If one table is out of reach, so are the others: one finding is enough.
             yield bad("table", str(error), error.hint)
             return
         if table is not None:

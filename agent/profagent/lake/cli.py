@@ -1,4 +1,4 @@
-"""`profagent push`."""
+"""The command `profagent push`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 async def restored_from(workspace: Workspace, session: int, address: str, file: Path) -> None:
-    """Make the database of a session in a file, of the lake at an address, or of the one that is set.
+    """Write the database of a session to a file, from the configured lake or from the one at `address`.
 
-    Raises UsageError where what reads a lake is not installed, LakeError, StoreError.
+    Raises UsageError if the packages that read a lake are not installed, LakeError, StoreError.
     """
     set_lake = require_lake(named_lake(None, workspace) or address)
     from profagent.lake.lake import Lake, LakeError  # noqa: PLC0415 - 130 MB, which no other command needs
@@ -34,7 +34,7 @@ async def restored_from(workspace: Workspace, session: int, address: str, file: 
     except LakeError:
         if set_lake == address:
             raise
-        # It has moved.
+        # The lake that the session was pushed to may have moved to the configured address.
         await restored(workspace, session, Lake(set_lake), file)
 
 

@@ -1,6 +1,6 @@
-"""Engines that answer SQL about a lake: DuckDB in this process, or a server of Spark Connect.
+"""Engines that answer SQL about a lake: DuckDB in this process, or a Spark Connect server.
 
-Both are asked the same text. An engine shows the tables of a lake by their names, with the rows of complete pushes.
+Both receive the same text. An engine offers the tables of a lake by their names, with the rows of complete pushes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 DUCKDB, SPARK = "duckdb", "sc://"
 SPARK_PORT = 15002
-# The sessions first: what they name has come into the other tables before.
+# The sessions come first: the rows that this state of them names were already in the other tables.
 _ORDER = (SESSIONS, *(table for table in TABLES if table != SESSIONS))
 _VIEW = """
 CREATE OR REPLACE TEMPORARY VIEW {table} AS
 SELECT * FROM all_{table} WHERE push IN (SELECT push FROM all_sessions)
 """
-# Files that were written before a column came lack it; a partition's `2026-11-28` is a text as in other engines.
+# Files from before a column was added lack it (union_by_name); a partition's `2026-11-28` stays text, as in other
+# engines.
 _PARQUET = """
 CREATE TEMPORARY VIEW all_{table} AS
 SELECT * FROM read_parquet([{files}], hive_partitioning = true, hive_types_autocast = false, union_by_name = true)
@@ -42,7 +43,7 @@ SELECT * FROM read_parquet([{files}], hive_partitioning = true, hive_types_autoc
 
 
 class Answer(NamedTuple):
-    """Rows of a query, and the names of its columns."""
+    """Result of a query: the names of its columns, and its rows."""
 
     names: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -50,7 +51,7 @@ class Answer(NamedTuple):
 
 @contextmanager
 def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[DuckDb | SparkConnect]:
-    """Give an engine that has the tables of a lake. Raises UsageError for an unknown engine, and LakeError."""
+    """Open an engine that has the tables of a lake. Raises UsageError for an unknown engine, and LakeError."""
     if name != DUCKDB and not name.startswith(SPARK):
         raise UsageError(f"there is no engine {name}", hint=f"{DUCKDB}, or {SPARK}HOST:PORT for Spark Connect")
     engine = DuckDb(lake) if name == DUCKDB else SparkConnect(lake, name)
@@ -63,7 +64,7 @@ def engine_of(lake: Lake, name: str = DUCKDB) -> Iterator[DuckDb | SparkConnect]
 
 
 class DuckDb:
-    """DuckDB in this process, of one state of a lake."""
+    """DuckDB in this process, on one state of a lake."""
 
     def __init__(self, lake: Lake) -> None:
         import duckdb  # noqa: PLC0415 - the other engine does without
@@ -88,14 +89,14 @@ class DuckDb:
         return Answer(tuple(each[0] for each in cursor.description or ()), cursor.fetchall())
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Close the connection and release its file systems."""
         for each in self._connection.list_filesystems():
             self._connection.unregister_filesystem(each)
         self._connection.close()
 
 
 class SparkConnect:
-    """A session of a server of Spark Connect, of one state of a lake."""
+    """Session on a Spark Connect server, on one state of a lake."""
 
     def __init__(self, lake: Lake, address: str) -> None:
         try:
@@ -106,7 +107,7 @@ class SparkConnect:
             hint = installing("pyspark-client 'pandas<3'")
             raise UsageError("Spark Connect needs pyspark-client, which is not installed", hint=hint) from error
         _require_answer(address)
-        # Else pyspark looks for a whole Spark, where no file is the program's main module.
+        # Without it, pyspark searches for a full Spark installation if the program has no main module in a file.
         os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
         self._failed = PySparkException
         try:
@@ -127,12 +128,12 @@ class SparkConnect:
             raise _refused(error) from error
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """End the session on the server."""
         self._session.stop()
 
 
 def _require_answer(address: str) -> None:
-    """Raises LakeError where nobody listens: the client itself would try for minutes."""
+    """Raise LakeError if no server listens at the address: pyspark's own client would try for minutes."""
     place = urlsplit(address)
     try:
         with socket.create_connection((place.hostname or "", place.port or SPARK_PORT), CALL_TIMEOUT_S):

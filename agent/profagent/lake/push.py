@@ -1,4 +1,4 @@
-"""`profagent push`: the rows of ended sessions come into a lake."""
+"""Push of ended sessions into a lake (`profagent push`)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 US_PER_S = 1_000_000
 RECORDS = "records"
-# The views of a session that make the rows of each table, which tells them apart by its column `source_view`.
+# Views of a session that form the rows of each table; its column `source_view` tells them apart.
 VIEWS = {
     RECORDS: ("op_records", "aicpu_records"),
     "calls": ("api_records",),
@@ -56,10 +56,10 @@ VIEWS = {
     "inferences": ("inferences",),
     "ledger": ("ledger", "coverage"),
 }
-# What a record has beside its view's columns, by which `restore` brings it back.
+# Columns of a record that its view does not show, but `restore` needs.
 _KEYS = {LogKind.AICORE: ("record", SEGMENT_KEY, "ticks_before"), LogKind.AICPU: ("record", SEGMENT_KEY)}
 _FIGURES: dict[str, type[NamedTuple]] = {"layers": LayerFigures, "histograms": Bucket}
-# Of each session its database without the rows that `records` has, in pieces.
+# Table with the database of each session, in pieces and without the rows that `records` has.
 DATABASES = "databases"
 TABLES = (*VIEWS, *_FIGURES, DATABASES, SESSIONS)
 _PIECE_BYTES = 1 << 20
@@ -67,7 +67,7 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {int: pa.int64(), bytes: pa.binary(), int | None: pa.int64(), float | None: pa.float64()}
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _LABELS = "SELECT key, value FROM session_label WHERE session = ?"
-# What tells whether it is as it was: another counter map, more bytes, and other entries of the ledger change it.
+# Content of a session for its digest: another counter map, more bytes, and other ledger entries change it.
 _CONTENT = """
 SELECT s.ended_us, s.counter_map_digest, (SELECT count(*) FROM inference i WHERE i.session = s.session),
        (SELECT count(*) FROM ledger_entry e WHERE e.session = s.session),
@@ -78,7 +78,7 @@ FROM session s WHERE s.session = ?
 
 
 class Pushed(NamedTuple):
-    """A session in a lake: its name there, by table the rows that came by this call, and whether it was there."""
+    """Result of a push: the session's name in the lake, the rows that this call wrote by table, and if it was there."""
 
     session: str
     rows: dict[str, int]
@@ -86,7 +86,7 @@ class Pushed(NamedTuple):
 
 
 class _Session(NamedTuple):
-    """A session that is pushed: its number here, and the columns that tell in every row whose it is."""
+    """Session that is pushed: its local number, its push, and the owner columns that every row gets."""
 
     number: int
     push: Push
@@ -94,10 +94,10 @@ class _Session(NamedTuple):
 
 
 async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
-    """Bring a session into a lake, unless it is there as it is. Raises UsageError, StoreError, LakeError.
+    """Push a session into a lake, unless its content is there already. Raises UsageError, StoreError, LakeError.
 
-    A session that was decoded anew since takes the place of what was pushed before. Ended at any moment, and called
-    again here or by somebody else at the same time, each row is there once.
+    A session that was decoded anew replaces its earlier push. If the push is interrupted at any point and repeated, or
+    runs twice at the same time, each row is there once.
     """
     database = workspace.readable_database()
     async with reading(database) as connection:
@@ -125,7 +125,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
 
 
 def name_of(workspace: Workspace, number: int, board: str, started_us: int) -> str:
-    """Return the name that a session has in lakes. Raises StoreError."""
+    """Return the name of a session in all lakes, derived from its workspace. Raises StoreError."""
     return str(uuid.uuid5(workspace.uuid(), f"{number} {board} {started_us}"))
 
 
@@ -147,7 +147,7 @@ def _push(
     rows[DATABASES] = _push_database(database, session, lake)
     for name, value in {"number": session.number, RECORDS: held, **told}.items():
         own = own.append_column(name, pa.array([value]))
-    # From now on a reader finds the rows.
+    # This commit makes the rows of all tables visible to readers, so that it is the last.
     lake.name_session(session.push, own)
     return rows
 
@@ -175,19 +175,20 @@ def _pieces(file: Path, owners: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
 
 
 class _Connection:
-    """A connection that sees one state of a database, from which a lake reads in a thread of its own.
+    """Connection that sees one state of a database and is shared with the thread in which a lake reads batches.
 
-    That thread may go on when the lake has given up.
+    That thread may go on after the lake has given up, so that a lock guards the connection.
     """
 
     def __init__(self, database: Path) -> None:
         self.sqlite = sqlite3.connect(read_only(database), uri=True, check_same_thread=False)
         self.sqlite.execute("BEGIN")
+        # Held while a batch is read, and while the connection is closed.
         self._lock = threading.Lock()
         self._is_closed = False
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give batches that come from here, as long as it is open."""
+        """Yield batches that come from the connection, until it is closed."""
         while True:
             with self._lock:
                 batch = None if self._is_closed else next(batches, None)
@@ -196,14 +197,14 @@ class _Connection:
             yield batch
 
     def close(self) -> None:
-        """Close it once nothing reads from it."""
+        """Close the connection, once no batch is being read."""
         with self._lock:
             self._is_closed = True
             self.sqlite.close()
 
 
 class _Source:
-    """The rows of a table of a lake that views have of a session; `rows` counts those that were given."""
+    """Rows of a lake's table, from the views of a session; `rows` counts the rows that were yielded."""
 
     def __init__(self, connection: _Connection, views: Sequence[View], session: _Session) -> None:
         self._connection, self._session = connection, session
@@ -214,7 +215,7 @@ class _Source:
         self.rows = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give the rows from the beginning."""
+        """Yield the rows from the beginning."""
         self.rows = 0
         for view, names in self._views:
             told = {**self._session.owners, "source_view": view.name}
@@ -230,7 +231,7 @@ def _keys_of(view: View) -> tuple[str, ...]:
 
 
 def _type(view: View, column: str) -> pa.DataType:
-    """A lake has whole microseconds, and no unsigned numbers. A duration may have fractions."""
+    """Return the type of a column in a lake: times are whole µs, integers are signed; durations may have fractions."""
     if column in _keys_of(view):
         return pa.int64()
     found = type_of(view, column)
@@ -251,7 +252,7 @@ def _column(field: pa.Field, batch: pa.RecordBatch, told: Mapping[str, str]) -> 
     if pa.types.is_string(found.type):
         return found.dictionary_encode()
     if pa.types.is_uint64(found.type):
-        # A count from 2^63 on is none: the runtime wrote something else there.
+        # A value from 2^63 on cannot be a count: the runtime wrote something else there.
         found = pc.if_else(pc.greater(found, _LARGEST), None, found)
     if pa.types.is_floating(found.type) and pa.types.is_integer(field.type):
         found = pc.round(found)
@@ -259,7 +260,7 @@ def _column(field: pa.Field, batch: pa.RecordBatch, told: Mapping[str, str]) -> 
 
 
 def rows_of(kind: type[NamedTuple], rows: Sequence[NamedTuple], owners: Mapping[str, str]) -> pa.RecordBatch:
-    """Return rows of a table as a batch; `owners` are columns that say in each of them whose it is."""
+    """Return rows of a table as one batch; `owners` are columns with one value for all rows."""
     types = {name: _TYPES.get(of, pa.string()) for name, of in get_type_hints(kind).items()}
     columns = {name: [row[place] for row in rows] for place, name in enumerate(types)}
     columns |= {name: [value] * len(rows) for name, value in owners.items()}

@@ -1,4 +1,4 @@
-"""Sessions of which a lake alone has the records: their database is made again, for whoever reads it."""
+"""Restoring sessions whose records only a lake has: their database is rebuilt in a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NAME = "SELECT session, identity, started_us FROM session JOIN board USING (board) WHERE session"
 _COUNTERS = "mac_busy, mac_ppen, vec_busy, vec_ppen, dstr, dtrans, dld, wld, scalar, ddr_read_bytes, ddr_write_bytes"
 _EXPIRED = "`profagent fleet expire` deletes old ones; `profagent stats` and `report` show the session's figures"
-# What a lake has of each column of the units' tables.
+# Expressions over a lake's columns, in the order of the columns of the units' tables.
 _COLUMNS = {
     "aicore": f"record, segment_key, sequence, layer_index, ticks, ticks_before, {_COUNTERS}",
     "aicpu": "record, segment_key, sequence, layer_index, start_us, start_us + CAST(duration_us AS BIGINT)",
@@ -32,9 +32,9 @@ _COLUMNS = {
 
 
 async def restored(workspace: Workspace, session: int, lake: Lake, file: Path) -> None:
-    """Make the database of a session in a file, as it was when it was pushed. Raises LakeError, StoreError.
+    """Write the database of a session to a file, as it was when it was pushed. Raises LakeError, StoreError.
 
-    Sessions that it shares a JOB with come with it.
+    Sessions that share a JOB with it are included.
     """
     async with reading(workspace.readable_database()) as connection:
         found = await fetched_one(connection, f"{_NAME} = ?", (session,))
@@ -42,9 +42,9 @@ async def restored(workspace: Workspace, session: int, lake: Lake, file: Path) -
 
 
 async def why_not_restorable(workspace: Workspace, session: int, lake: Lake) -> str | None:
-    """Return what keeps a lake from restoring a session as it is here; None where nothing does. Raises StoreError.
+    """Return the reason why a lake cannot restore a session as it is here, None if it can. Raises StoreError.
 
-    What it restores is compared with what is here, by how many rows each table has of it, and by their digests.
+    The restored database is compared with the local one, table by table, by numbers of rows and by digests.
     """
     with TemporaryDirectory() as folder:
         file = Path(folder) / "session.db"
@@ -72,6 +72,7 @@ def _restore(workspace: Workspace, session: tuple[Any, ...], lake: Lake, file: P
     if not file.stat().st_size:
         raise LakeError(f"{lake.address} has no records of session {session[0]} any more", hint=_EXPIRED)
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        # The file is temporary and can be restored again: neither a journal nor durability is needed.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")

@@ -1,6 +1,6 @@
-"""Files of a lake in an object store, for DuckDB: read through the store by which the tables are written.
+"""Files of a lake in an object store, for DuckDB: read through the same store library that writes the tables.
 
-So nothing but the environment says how the store is reached, and DuckDB needs no extension, which it would download.
+Only the environment then says how the store is reached, and DuckDB does not have to download an extension.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PROTOCOL = "lake"
 
 
 def readable(connection: DuckDBPyConnection, address: str, files: Iterable[str]) -> list[str]:
-    """Return names by which a connection reads files below an address. Raises UsageError where a package is missing."""
+    """Return names by which a connection reads files below an address. Raises UsageError if a package is missing."""
     if "://" not in address:
-        # An address has %20 for a blank.
+        # File addresses are percent-encoded: a blank is %20.
         return [*map(unquote, files)]
     try:
         from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]  # noqa: PLC0415 - here only
@@ -41,11 +41,11 @@ def readable(connection: DuckDBPyConnection, address: str, files: Iterable[str])
             return path.removeprefix(f"{PROTOCOL}://")
 
         def glob(self, path: str, **_: Any) -> list[str]:
-            # A name may have what is a pattern elsewhere.
+            # A file name may contain pattern characters, which must not be expanded.
             return [path]
 
     if not connection.filesystem_is_registered(PROTOCOL):
         connection.register_filesystem(Files(PyFileSystem(DeltaStorageHandler(address))))
-    # Those of `file://` are given as paths.
+    # Delta Lake returns files below a `file://` address as plain paths.
     below = f"{address.removeprefix('file://')}/"
     return [f"{PROTOCOL}://{unquote(file).removeprefix(below)}" for file in files]

@@ -1,11 +1,11 @@
-"""`profagent fleet compact` and `expire`: small files become large ones, and old rows go.
+"""Upkeep of a lake (`profagent fleet compact` and `expire`): small files are joined, and old rows deleted.
 
-Both run beside pushes and readers: a file that no state of a table has any more stands for RETENTION_H, for whoever
-began to read before. Rows of a push that did not come into `sessions`, or was replaced there, go when `sessions` has
-not had it for RETENTION_H, and it began twice as long ago: nothing that takes less was in it meanwhile.
+Both run beside pushes and readers: a file that is in no present state of a table is kept for RETENTION_H, for readers
+that began before. Rows of a push that did not enter `sessions`, or was replaced there, are deleted if `sessions` has
+not had it for RETENTION_H and it began twice as long ago: a push that takes less time was not in it meanwhile.
 
-What a push that was killed was just writing is in no state of a table and stays: whether it is still being written only
-the clock could tell, and a `vacuum(full=True)` takes files as well that readers still have.
+A file that a killed push was just writing is in no state of a table and stays: only a clock could tell whether it is
+still being written, and `vacuum(full=True)` would also remove files that readers still need.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from profagent.lake.lake import Lake
 
 RETENTION_H = 168
-# Tables with rows of single records, samples and calls: the figures that stand for them are in the others. What
-# restores sessions goes first: of none is a part restored.
+# Tables with rows of single records, samples and calls; the other tables have figures that represent them. DATABASES
+# is first, so that a session is either restorable or not, and never restored in part.
 RAW = (DATABASES, "records", "calls", "metrics", "ranges", "inferences")
 
 
 class Compacted(NamedTuple):
-    """A table: how many files it had and has, and how many files and rows that nobody reads any more were removed."""
+    """Result for a table: its files before and after, and the files and rows removed because nobody reads them."""
 
     table: str
     files_before: int
@@ -41,19 +41,19 @@ class Compacted(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A table, and how many of its rows went."""
+    """Result for a table: the number of deleted rows."""
 
     table: str
     rows: int
 
 
 def compact(lake: Lake) -> Iterator[Compacted]:
-    """Join the small files of each table, and remove files and rows that no reader may need. Raises LakeError."""
+    """Join the small files of each table, and remove files and rows that no reader needs. Raises LakeError."""
     gone = _given_up(lake)
     for table in TABLES:
         rows = _deleted(lake, table, f"push IN ({listed(gone)})") if gone and table != SESSIONS else 0
         joined = lake.change(table, lambda found: found.optimize.compact(writer_properties=PROPERTIES))
-        # Less than what KEPT says, so that no file is forgotten before it goes.
+        # RETENTION_H is less than the time in KEPT, so that a table does not forget a file before it is removed.
         removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, False, enforce_retention_duration=False))
         files = len(lake.required(table).file_uris())
         before = files + joined["numFilesRemoved"] - joined["numFilesAdded"]
@@ -61,7 +61,7 @@ def compact(lake: Lake) -> Iterator[Compacted]:
 
 
 def _given_up(lake: Lake) -> list[str]:
-    """Pushes that have rows, of which none is to be read any more, nor can be from now on."""
+    """Return the names of pushes that have rows, but are not to be read and from now on cannot be."""
     now, retention = datetime.now(UTC), timedelta(hours=RETENTION_H)
     first = (now - 2 * retention).date()
     pushes = {push for table in TABLES if table != SESSIONS for push in lake.pushes(table)}
