@@ -40,7 +40,7 @@ _ORNAMENTS = re.compile(r"\x1b\[[0-9;]*m|↳")
 _MESSAGE = re.compile("<Message>(.+?)</Message>")
 # Versions of a push's transaction in a table: its rows are there, or are never to be read.
 _THERE, _GIVEN_UP = 1, 2
-# How long a table remembers names of pushes, commits, and removed files; `vacuum` knows a removed file only by this.
+# How long a table remembers names of pushes, commits and removed files; `vacuum` knows removed files only by this.
 KEPT = {
     "delta.setTransactionRetentionDuration": "interval 90 days",
     "delta.logRetentionDuration": "interval 30 days",
@@ -124,7 +124,7 @@ class Lake:
         return next(rows, None)
 
     def rows(self, table: str, row: Mapping[str, Any], query: str) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query over `rows`: the table's rows that belong to a row of `sessions`. Raises LakeError."""
+        """Yield the result of a query over `rows`, a table's rows of one row of `sessions`. Raises LakeError."""
         whose = f"{PARTITION} = '{row[PARTITION]}' AND push = '{row['push']}'"
         text = f"WITH rows AS (SELECT * FROM {table} WHERE {whose}) {query}"  # noqa: S608 - names of ours
         yield from self._asked(table, self.required(table), text)
@@ -153,7 +153,7 @@ class Lake:
         return self._tried(table, lambda: how(self.required(table)))
 
     def give_up(self, unnamed: Callable[[DeltaTable], Iterable[str]]) -> list[str]:
-        """Bar pushes from `sessions` for ever: those that `unnamed` returns for a state of it. Return their names.
+        """Bar pushes from `sessions` for ever: those that `unnamed` returns for a state of it; return their names.
 
         If one of them enters `sessions` meanwhile, this commit fails, and `unnamed` is called again. Raises LakeError.
         """

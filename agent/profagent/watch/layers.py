@@ -272,7 +272,7 @@ class ModelLayers:
         return float(medians[place]) / before - 1 if before else None
 
     def _mean_counters(self) -> NDArray[np.float64] | None:
-        """Return means over the last inferences, shape (places, counters); ratios are weighted by time, NaN is not known."""
+        """Return means, shape (places, counters), over the last inferences; ratios weighted by time, NaN unknown."""
         if not self._counters:
             return None
         places = np.concatenate([each[0] for each in self._counters])

@@ -179,7 +179,7 @@ class BoardModel:
                 self.note("job", f"{event['job']} is {event['state']}")
 
     def linked(self, board: Board) -> None:
-        """Enter the state LINKED and derive the clock offset, ignoring the time that the message needed to arrive."""
+        """Enter the state LINKED and set the clock offset, as if the message had needed no time to arrive."""
         self.version += 1
         self._hostname, self._is_simulated = board.hostname, self._is_simulated or board.simulated
         self.compared(board.clocks.wall_us - self._now_us())
