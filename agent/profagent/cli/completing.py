@@ -1,4 +1,4 @@
-"""What a word of a command line may become: from this user's own files, and nothing where they cannot be read."""
+"""Completions of the words of a command line, from the user's own files; none if these cannot be read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import click
 
 
-# A word, and what it is.
+# Word and its description.
 Word = tuple[str, str]
 
 
 def words_of(kind: str, context: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-    """What begins so, of a kind; a path as well where one may stand."""
+    """Return the completions of a kind that begin with `incomplete`; also a path where one is allowed."""
     path = [CompletionItem(incomplete, PATHS[kind])] if kind in PATHS else []
     try:
         words = list(KINDS[kind](context))
@@ -70,8 +70,8 @@ def _baselines(context: click.Context) -> Iterator[Word]:
 
 
 def _jobs(context: click.Context) -> Iterator[Word]:
-    """Give the JOBs of the session that the command line names, or else all."""
-    # Behind an option that waits for its value, click leaves the words before as they are.
+    """Yield the JOBs of the session that the command line names, else those of all sessions."""
+    # If an option still lacks its value, click leaves the earlier words unparsed in `args`.
     word = context.params.get("target") or next(iter(context.args), "")
     query = session_query(word)
     named, values = query if query is not None else ("session", ())
@@ -126,18 +126,18 @@ KINDS: dict[str, Callable[[click.Context], Iterator[Word]]] = {
     "layers": _layers,
     "conditions": _conditions,
 }
-# Where a path may stand as well: a directory, or any file.
+# Kinds for which a path is allowed as well: a directory, or any file.
 PATHS = {"targets": "dir", "operands": "file"}
 
 
 class Bash(BashComplete):
-    """As click's, but that a word may have what bash parts words at, and what a shell would read."""
+    """Completion for bash, extended to words with characters at which bash splits, or which a shell interprets."""
 
-    # Who presses Ctrl-C meanwhile reads no traceback.
+    # Without the redirection, Ctrl-C during a completion would print a traceback into the prompt.
     source_template = BashComplete.source_template.replace("bash_complete $1)", "bash_complete $1 2>/dev/null)")
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before, and the one to complete."""
+        """Return the words before the cursor, and the word to complete, rejoined where bash split them."""
         before, last = super().get_completion_args()
         words: list[str] = []
         for word in (*before, last):
@@ -146,7 +146,7 @@ class Bash(BashComplete):
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Give bash what stands behind a colon or an equals sign that was typed, which is what it asks for."""
+        """Return a completion for bash, which expects only the part after a typed colon or equals sign."""
         if item.type != "plain":
             return super().format_completion(item)
         _, typed = self.get_completion_args()
@@ -156,31 +156,31 @@ class Bash(BashComplete):
         return f"{item.type},{shlex.quote(value) if set(value) & _SPECIAL else value}"
 
 
-# Where bash parts words.
+# Characters at which bash splits words.
 _PARTING = (":", "=")
 _SPECIAL = set(" \t\"'\\$`&|;<>()*?[]!#{}~")
 
 
 class Zsh(ZshComplete):
-    """As click's, but that its file, which zsh loads as one function, completes whenever that is called."""
+    """Completion for zsh, changed so that the file, which zsh loads as a function, completes whenever that is called."""
 
     source_template = ZshComplete.source_template.replace(
         "$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _%(prog_name)s"
     )
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Three lines, of which the script loses an empty one."""
+        """Return a completion in three lines; a placeholder replaces an empty line, which the script would lose."""
         return super().format_completion(item) if item.value else f"{item.type}\n_\n_"
 
 
 class Fish(FishComplete):
-    """As click's, but that a word, or what it is, may have a comma."""
+    """Completion for fish, extended to words and descriptions with commas."""
 
     source_template = FishComplete.source_template.replace('split ","', 'split --max 1 ","')
 
 
 def register() -> None:
-    """Have click complete with these."""
+    """Register these completions with click."""
     add_completion_class(Bash)
     add_completion_class(Fish)
     add_completion_class(Zsh)

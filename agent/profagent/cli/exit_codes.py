@@ -1,7 +1,7 @@
-"""What a command tells a script of the data that it worked on: the one rule for all commands.
+"""Exit codes and remarks about incomplete data: the one rule for all commands.
 
-A command that writes what others rely on says 4 when the data is incomplete. A command that only shows data says so in
-a line on standard error, and 0.
+A command that writes data that others rely on exits with 4 if the data is incomplete. A command that only shows data
+remarks it on standard error and exits with 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) -> int:
-    """Return the exit code of what made a session. That nothing was recorded counts where records were waited for."""
+    """Return the exit code of a command that recorded a session.
+
+    `waits_for_records`: a session in which nothing was recorded counts as incomplete.
+    """
     if ledger.UNSUPPORTED_SOC in summary["ledger"]["note"]:
         return UnsupportedBoardError.exit_code
     is_mere_wait = not waits_for_records and ledger.INCOMPLETE & summary["ledger"]["note"].keys() == {
@@ -33,13 +36,13 @@ def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) 
 
 
 async def exit_code_of_written(database: Path, sessions: Iterable[int | None], code: int = 0) -> int:
-    """Say which sessions (None: the newest) are incomplete; return 4 if one is, else `code`."""
+    """Remark which sessions (None: the newest) are incomplete; return 4 if any is, else `code`."""
     is_complete = await tell_incomplete(database, sessions)
     return code if is_complete else IncompleteError.exit_code
 
 
 async def tell_incomplete(database: Path, sessions: Iterable[int | None]) -> bool:
-    """Say on standard error which sessions (None: the newest) are incomplete, and why; return whether none is."""
+    """Remark on standard error which sessions (None: the newest) are incomplete, and why; return True if none is."""
     why: dict[int, list[str]] = {}
     async with reading(database) as connection:
         for each in sessions:

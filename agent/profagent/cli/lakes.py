@@ -1,4 +1,4 @@
-"""Where a command's lake is: `--lake`, else the environment, else what the workspace's settings name."""
+"""Address of a command's lake: `--lake`, else the environment, else the workspace's settings."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ in_lake = click.option(
 
 
 def named_lake(address: str | None, workspace: Workspace) -> str:
-    """Return the address of the lake that an option, else the environment, else a workspace names; else empty.
+    """Return the address of the lake from the option, else the environment, else the workspace; empty if none is set.
 
-    Raises UsageError for settings of the workspace that cannot be.
+    Raises UsageError for invalid settings of the workspace.
     """
     return address or os.environ.get(VARIABLE) or workspace.lake()
 
 
 def require_lake(address: str | None, workspace: Workspace | None = None) -> str:
-    """Return the address that is named. Raises UsageError where none is, or what reads a lake is not installed."""
+    """Return the address of the lake. Raises UsageError if none is set, or a package that reads it is missing."""
     found = named_lake(address, workspace or Workspace.at(None))
     if not found:
         raise UsageError("no lake is named", hint=f"name one by --lake URL, in {_WHERE}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 INTERRUPTED_EXIT_CODE = 130
-# By it a shell asks for words.
+# Environment variable by which a shell asks for completions.
 COMPLETE_VARIABLE = "_PROFAGENT_COMPLETE"
 THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
 
@@ -50,8 +50,8 @@ A session is 1, last, -2 (the second newest) or LABEL=VALUE (the newest with thi
 Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
 """
 
-# By title and verb: the module of profagent that defines it, as `command` unless another name follows, and its line of
-# the help.
+# By title and verb: the module of profagent that defines the command, as `command` unless another name follows, and its
+# line in the help.
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
         "demo": ("demo.cli", "Try everything on a simulated board."),
@@ -102,12 +102,12 @@ VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verb
 
 
 def begin_with_examples(command: click.Command) -> None:
-    """Move the examples at the end of its docstring to where its help begins; of a group, also of its commands."""
+    """Move the examples from the end of a command's help to its beginning; of a group, also those of its commands."""
     *paragraphs, last = cleandoc(command.help or "").split("\n\n")
     if last.startswith(EXAMPLE):
         examples = [line.replace(EXAMPLE, "").strip(" ;") for line in last.splitlines()]
         command.short_help = command.short_help or command.get_short_help_str()
-        # click takes a paragraph that begins with a backspace as it is.
+        # A backspace at the beginning of a paragraph keeps click from rewrapping it.
         command.help = "\n\n".join(["\n  ".join(["\b\nExamples:", *examples]), *paragraphs])
         command.epilog = GLOSSARY
     if isinstance(command, click.Group):
@@ -119,7 +119,7 @@ def begin_with_examples(command: click.Command) -> None:
 
 @contextmanager
 def _without_threads() -> Iterator[None]:
-    """Let numpy, as it is imported, start none, which would spin for 0.1 s. What is started here inherits nothing."""
+    """Import numpy without its threads, which would spin for 0.1 s; restore the environment for child processes."""
     if THREADS_VARIABLE in os.environ:
         yield
         return
@@ -131,14 +131,14 @@ def _without_threads() -> Iterator[None]:
 
 
 class LazyGroup(click.Group):
-    """A group whose verbs are imported only when they are called: `--help` stays fast."""
+    """Group that imports a verb only when it is called, so that `--help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        """The verbs in the order of a first acquaintance."""
+        """Return the verbs, in the order in which a new user meets them."""
         return list(VERBS)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs that begin so, with what they do; none is imported for it."""
+        """Return the verbs with a prefix and their descriptions, without importing any."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks
 
         verbs = {verb: about for verbs in GROUPS.values() for verb, (_, about) in verbs.items()}
@@ -146,7 +146,7 @@ class LazyGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """The verb's command; None when there is none."""
+        """Return the command of a verb; None if there is no such verb."""
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name].partition(":")
@@ -159,7 +159,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click; of a word that is no verb, the verb that is nearest is named."""
+        """Resolve a verb as click does; the error for an unknown word names the nearest verb."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -171,16 +171,16 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; that the reader of our output has had enough (`| head`) ends it quietly."""
+        """Run the verb; end quietly if the reader of the output has closed it (`| head`)."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # Nothing that is left of the output must be flushed at exit.
+            # Output that is still buffered must not be flushed at exit: it would raise once more.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
-        """The lists of verbs, by what they are for."""
+        """Write the lists of verbs, grouped by purpose."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(verb, about) for verb, (_, about) in verbs.items()])
@@ -193,7 +193,7 @@ def group() -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command line; returns its exit code."""
+    """Run a command line; return its exit code."""
     if COMPLETE_VARIABLE in os.environ:
         from profagent.cli.completing import register  # noqa: PLC0415 - only a shell asks
 
@@ -203,7 +203,7 @@ def run(arguments: list[str] | None = None) -> int:
     except ProfagentError as error:
         from profagent.tables.table import printable  # noqa: PLC0415 - `--help` imports next to nothing
 
-        # What a board or a file said may stand in it.
+        # The message may quote a board or a file, and so contain control characters.
         for line in (f"profagent: {error}", f"  {error.hint}"):
             click.echo(printable(line), err=True)
         return error.exit_code
@@ -216,8 +216,8 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The entry point of the command."""
-    # A path need not be text: its stray bytes are written as they are.
+    """Run the command line of the process: the entry point of the console script."""
+    # A path may have bytes that are not valid text: they are written unchanged.
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")
     sys.exit(run())

@@ -30,12 +30,12 @@ US_PER_HOUR = 3_600_000_000
 FOLDER, FILE = click.Path(file_okay=False, path_type=Path), click.Path(dir_okay=False, path_type=Path)
 FOLDER_THERE = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE_THERE = click.Path(exists=True, dir_okay=False, path_type=Path)
-# Where a result goes. A link that somebody names is followed, one that lies in a folder of results never.
+# Destination of a result. A link that the user names is followed; one inside a folder of results never is.
 OUTPUT_FILE = click.Path(dir_okay=False, resolve_path=True, path_type=Path)
 
 
 def duration_s(text: str) -> float:
-    """Seconds, more than none, of `90`, `90s`, `10m`, `1h30m`; UsageError for anything else."""
+    """Return the seconds of `90`, `90s`, `10m` or `1h30m`; raise UsageError for 0 and anything else."""
     match = _DURATION.fullmatch(text.strip())
     hours, minutes, seconds = (float(part or 0) for part in (match.groups() if match is not None else "000"))
     duration = hours * 3600 + minutes * 60 + seconds
@@ -45,7 +45,7 @@ def duration_s(text: str) -> float:
 
 
 def time_us(text: str) -> float:
-    """Microseconds, more than none, of `20ms`, `350us` or `1.5s`; UsageError for anything else."""
+    """Return the microseconds of `20ms`, `350us` or `1.5s`; raise UsageError for 0 and anything else."""
     match = _TIME.fullmatch(text.strip())
     if match is None or not (found := float(match[1]) * _US[match[2]]):
         raise UsageError(f"{text!r} is no time", hint="write more than nothing, like 20ms, 350us or 1.5s")
@@ -53,7 +53,7 @@ def time_us(text: str) -> float:
 
 
 def age_us(text: str) -> int:
-    """Microseconds of `36h`, `30d` or `8w`; UsageError for anything else."""
+    """Return the microseconds of `36h`, `30d` or `8w`; raise UsageError for anything else."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is no age", hint="write hours, days or weeks: 36h, 30d, 8w")
@@ -61,7 +61,7 @@ def age_us(text: str) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Bytes of `500M` or `1.5G`, in powers of 1024; UsageError for anything else."""
+    """Return the bytes of `500M` or `1.5G`, in powers of 1024; raise UsageError for anything else."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is no size", hint="write it like 500M or 20G")
@@ -76,7 +76,7 @@ BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd list
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """What completes a word of this kind in a shell, one of cli/completing.py's."""
+    """Return the shell completion for words of a kind, one of KINDS in cli/completing.py."""
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from profagent.cli.completing import words_of  # noqa: PLC0415 - only a shell asks
@@ -135,15 +135,15 @@ _FROM_NEWEST = re.compile(r"-[0-9]+")
 
 
 class SessionCommand(click.Command):
-    """A command that takes sessions: `-2` is one of them and no option."""
+    """Command that takes sessions as arguments: `-2` is a session and not an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click. Raises UsageError for the spelling `--session N`, which says what to write."""
+        """Parse as click does; raise UsageError with a hint for the spelling `--session N`."""
         others = [word for word in args if not _FROM_NEWEST.fullmatch(word)]
         if len(others) < len(args):
             ctx.ignore_unknown_options = self._has_known_options(ctx, args)
         try:
-            # The error is to name what is unknown, and no session.
+            # An error must name the unknown option and not a session, so that sessions are left out.
             return super().parse_args(ctx, args if ctx.ignore_unknown_options else others)
         except click.NoSuchOption as error:
             if error.option_name != "--session":
@@ -152,7 +152,7 @@ class SessionCommand(click.Command):
             raise UsageError("there is no option --session", hint=hint) from error
 
     def _has_known_options(self, ctx: click.Context, args: list[str]) -> bool:
-        """Return True if nothing but sessions counted from the newest looks like an option that is unknown."""
+        """Return True if all unknown options are sessions, counted from the newest."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = True
         values, words, _ = parser.parse_args([*args])
@@ -163,7 +163,7 @@ class SessionCommand(click.Command):
 
 
 def _behind(args: list[str], option: str) -> str:
-    """The value that an option was given."""
+    """Return the value of an option; N if it has none."""
     for word, following in zip(args, [*args[1:], "N"], strict=True):
         name, separator, value = word.partition("=")
         if name == option:
@@ -172,7 +172,7 @@ def _behind(args: list[str], option: str) -> str:
 
 
 def wide(function: F) -> F:
-    """`--wide`; the command is given the `columns` that its tables have room in, 0 where there is no terminal."""
+    """Add `--wide`; the command receives the `columns` available for its tables, 0 without a terminal."""
 
     @click.option("--wide", "is_wide", is_flag=True, help="On a terminal: whole names, and all columns.")
     @functools.wraps(function)
@@ -185,7 +185,7 @@ def wide(function: F) -> F:
 
 
 def access(function: F) -> F:
-    """`--keys DIR` and `--insecure`, which the command is given as one `access`."""
+    """Add `--keys DIR` and `--insecure`, which the command receives as one `access`."""
 
     @click.option(
         "--keys", type=FOLDER, metavar="DIR", help="The folder of keys; ~/.config/profagent/keys unless given."
@@ -204,7 +204,7 @@ def access(function: F) -> F:
 
 
 def counter_map(function: F) -> F:
-    """`--counter-map FILE`, else the maps of ~/.config/profagent/counter-maps; the command is given them as `maps`."""
+    """Add `--counter-map FILE`; the command receives `maps`, of it or else of ~/.config/profagent/counter-maps."""
 
     @click.option(
         "--counter-map", type=FILE, metavar="FILE", help="A counter map: which word of a record is which PMU counter."
@@ -222,7 +222,7 @@ def counter_map(function: F) -> F:
 
 
 def _peak_bytes_per_s() -> float:
-    """What the board's memory moves at most; higher counters are reported as wrong."""
+    """Return the peak rate of the board's memory; counters above it are reported as wrong."""
     from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - numpy, only where it is decoded
 
     given = os.environ.get(PEAK_VARIABLE, "")
@@ -236,7 +236,7 @@ def _peak_bytes_per_s() -> float:
 
 
 def boards(*, required: bool = True) -> Callable[[F], F]:
-    """`--board BOARD` and `--group GROUP`, once or several times, which the command is given as one `boards`."""
+    """Add `--board BOARD` and `--group GROUP`, each repeatable, which the command receives as one `boards`."""
 
     def decorate(function: F) -> F:
         @click.option(
@@ -261,7 +261,7 @@ def boards(*, required: bool = True) -> Callable[[F], F]:
 
 
 def boards_of(groups: Iterable[str]) -> tuple[str, ...]:
-    """The boards of groups, each once. Raises UsageError where no board is in one."""
+    """Return the boards of groups, each once. Raises UsageError for a group without boards."""
     from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
 
     file = BoardsFile()
@@ -269,7 +269,7 @@ def boards_of(groups: Iterable[str]) -> tuple[str, ...]:
 
 
 def where(function: F) -> F:
-    """`--where COND`, once or several times, which the command is given as conditions on sessions."""
+    """Add the repeatable `--where COND`, which the command receives as conditions on sessions."""
     from profagent.store.sessions import FORMS, condition_of  # noqa: PLC0415 - numpy, only where it is asked
 
     return click.option(
@@ -283,7 +283,7 @@ def where(function: F) -> F:
 
 
 def job_directory(*, required: bool = True) -> Callable[[F], F]:
-    """`-dir JOB`, as the vendor's tool spells it."""
+    """Return the option `-dir JOB`, in the spelling of the vendor's tool."""
     return click.option(
         "-dir",
         "--collection-dir",

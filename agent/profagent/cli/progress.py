@@ -1,4 +1,4 @@
-"""How far long work is: a bar with rate and time left on a terminal, elsewhere a line now and then, all to stderr."""
+"""Progress of long work, on standard error: a bar with rate and time left on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUIET = "profagent.quiet"
 
 
 class Progress:
-    """Told how much of how much is done, as often as one likes; it shows itself while something is left."""
+    """Display of progress. It is called with the amounts done and in total, at any rate, and ends itself when all is done."""
 
     def __init__(
         self,
@@ -35,15 +35,18 @@ class Progress:
         is_bar: bool = False,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`unit` names what is counted, BYTES for bytes."""
+        """Create a display; `unit` names the counted things, BYTES for bytes."""
         self.is_shown = is_shown
         self._what, self._unit, self._is_bar, self._now_s = what, unit, is_bar, now_s
+        # When the last line was printed.
         self._said_s = now_s()
-        self._began: tuple[float, float] | None = None  # when it was first told, and what was done then
+        # Time of the first call, and the amount done then: the rate does not count earlier work.
+        self._began: tuple[float, float] | None = None
+        # Bar on the terminal, while it is visible.
         self._bar: Bar | None = None
 
     def __call__(self, done: float, total: float) -> None:
-        """So much is done of so much; of 0 it is not known."""
+        """Show that `done` of `total` is done; a total of 0 means not known, and shows nothing."""
         if not self.is_shown or not total:
             return
         if self._began is None:
@@ -57,7 +60,7 @@ class Progress:
             click.echo(f"{self._what}: {self._figures(done, total)}{left}", err=True)
 
     def end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._began = None
         if self._bar is not None:
             self._bar.stop()
@@ -75,7 +78,7 @@ class Progress:
             self._bar.start()
 
     def _rate(self, done: float) -> float:
-        """How much a second; 0 where that is not known yet."""
+        """Return the amount done per second; 0 if not known yet."""
         begun_s, begun = self._began or (0.0, 0.0)
         spent_s = self._now_s() - begun_s
         return max(0.0, done - begun) / spent_s if spent_s > 0 else 0.0
@@ -90,15 +93,16 @@ class Progress:
 
 
 class JobsProgress:
-    """How much of what JOBs of several boards held is here, shown as one."""
+    """Display of the copied share of the JOBs of several boards, as one sum."""
 
     def __init__(self, shown: Progress) -> None:
         self.is_shown = shown.is_shown
         self._shown = shown
+        # Copied and held bytes by board and JOB.
         self._parts: dict[tuple[str, str], tuple[int, int]] = {}
 
     def know(self, address: str, job: str, copied: int, held: int) -> None:
-        """So many bytes of a JOB are here, of those that it held."""
+        """Set how many bytes of a JOB are copied, of those that it held at the beginning."""
         self._parts[address, job] = (min(copied, held), held)
         self._shown(*map(sum, zip(*self._parts.values(), strict=True)))
 
@@ -114,7 +118,7 @@ def _bar(what: str) -> Bar:
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(compact=True),
     )
-    # What is said meanwhile stands above the bar; standard output is not touched.
+    # Remarks on standard error appear above the bar; standard output is not redirected, because it may be data.
     bar = Bar(
         *columns,
         console=Console(stderr=True),
@@ -128,10 +132,7 @@ def _bar(what: str) -> Bar:
 
 @contextmanager
 def progress(what: str, unit: str) -> Iterator[Progress]:
-    """What the work inside tells how much of how much is done.
-
-    It shows itself where a command runs that was given neither --json nor --quiet.
-    """
+    """Yield a display for the work inside; it is visible only in a command without --json and --quiet."""
     context = click.get_current_context(silent=True)
     is_shown = context is not None and not (context.params.get("as_json") or context.meta.get(QUIET))
     is_bar = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -1,4 +1,4 @@
-"""Running an asynchronous command until it ends or a signal asks it to."""
+"""Running of asynchronous commands, until they end or a signal stops them; remarks on links and boards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAR_OFF_S = 86_400
 
 
 def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
-    """Sentences about trust, for a board that told of itself when this host's clock showed `host_wall_us`."""
+    """Yield remarks about the trust in a board that introduced itself at `host_wall_us` of this host's clock."""
     name = BoardNames.known().of(board.identity, board.hostname)
     if board.insecure:
         yield (
@@ -57,19 +57,20 @@ def remarks(board: Board, role: str, host_wall_us: int) -> Iterator[str]:
 
 
 class LinkRemarks:
-    """What is said of a link that is gone and tried again: the same no more than once in REPEATED_S."""
+    """Remarks on a lost link that is being retried: equal ones at most once in REPEATED_S."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        # Text of the last remark, and when it was made.
         self._said = ""
         self._said_s = 0.0
 
     def linked(self) -> None:
-        """The link stands: whatever becomes of it is news."""
+        """Forget the last remark: after a link, every loss is news."""
         self._said = ""
 
     def gone(self, error: ProfagentError, wait_s: float) -> str | None:
-        """A line, if there is one to say; where waiting does not mend it, also what somebody has to do."""
+        """Return the remark that is due, if any; with a remedy if waiting does not help."""
         now_s = self._now_s()
         if self._said == str(error) and now_s - self._said_s < REPEATED_S:
             return None
@@ -80,7 +81,7 @@ class LinkRemarks:
 
 @asynccontextmanager
 async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None]:
-    """End what is done inside when `stop` is set. Raises UnreachableError then: it was stopped `before` something."""
+    """Cancel the body when `stop` is set, and raise UnreachableError: it was stopped `before` something."""
     task = asyncio.current_task()
     assert task is not None
 
@@ -92,6 +93,7 @@ async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None
     try:
         yield
     except asyncio.CancelledError:
+        # Another cancellation may have come at the same time: it has precedence, and must not be swallowed.
         if stop.is_set() and task.uncancel() == 0:
             raise UnreachableError(f"stopped before {before}", hint="start it again") from None
         raise
@@ -104,15 +106,15 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Standard output and standard error.
 _SAID = (1, 2)
-# A SIGTERM that comes so soon after the first is the same wish: `timeout` sends one to the process, then to its group.
+# A second SIGTERM within this time is the same request: `timeout` signals the process, and then its group.
 SAME_WISH_S = 0.5
-# A batch makes some ten thousand objects, of which none is part of a cycle: they are looked through for cycles less
-# often than each 700, as is usual. What was there before the command began is code, and is not looked through at all.
+# A batch makes some ten thousand objects, none of them in a cycle: the collector runs less often than after every 700
+# objects, its default. Objects from before the command are code, which is frozen and never searched.
 OBJECTS_BETWEEN_COLLECTIONS = (50_000, 10, 10)
 
 
 def program() -> str:
-    """Return how a shell calls this program: `profagent` where that is on its PATH, else the path of the call."""
+    """Return the shell's call of this program: `profagent` if that is on its PATH, else the path of the call."""
     called, found = Path(sys.argv[0]), shutil.which(NAME)
     if called.name != NAME or not called.exists() or (found is not None and called.samefile(found)):
         return NAME
@@ -120,21 +122,21 @@ def program() -> str:
 
 
 def installing(package: str) -> str:
-    """Return the command that adds a package to where this program is installed: by pipx, or by pip."""
+    """Return the command that installs a package beside this program, by pipx or by pip."""
     if Path(sys.prefix).parts[-3:-1] == ("pipx", "venvs"):
         return f"pipx inject {Path(sys.prefix).name} {package}"
     return f"{shlex.quote(sys.executable)} -m pip install {package}"
 
 
 def tell(text: str) -> None:
-    """A remark for the person at the terminal."""
-    # A bar of progress has taken its place, which click would write around.
+    """Print a remark for the user on standard error."""
+    # While a progress bar is visible, rich replaces sys.stderr; click's own stream would write into the bar.
     bar = sys.stderr if hasattr(sys.stderr, "rich_proxied_file") else None
     click.echo(printable(text), file=bar, err=True)
 
 
 def _silence(descriptors: Iterable[int]) -> None:
-    """Have what is said there go nowhere: a terminal that has ended takes nothing, and refuses it with an error."""
+    """Redirect output to the null device: writing to a terminal that has ended would raise an error."""
     with Path(os.devnull).open("wb") as nowhere:
         for each in descriptors:
             os.dup2(nowhere.fileno(), each)
@@ -143,7 +145,7 @@ def _silence(descriptors: Iterable[int]) -> None:
 def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
     """Run a command; the first Ctrl-C or SIGTERM sets its event, the second cancels it unless it has ended.
 
-    The end of its terminal sets it as well, unless it was told to outlive that (nohup).
+    The end of its terminal (SIGHUP) also sets the event, unless the signal is ignored (nohup).
     """
     signals = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     terminals = [each for each in _SAID if os.isatty(each)]
@@ -169,7 +171,7 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
             loop.add_signal_handler(each, on_signal, each)
         result = await command(stop)
         if stop.is_set():
-            # It has ended as it was asked to: a second signal must not take its summary and its exit code.
+            # The command has ended as requested: a second signal must not suppress its summary and its exit code.
             for each in signals:
                 loop.remove_signal_handler(each)
                 signal.signal(each, signal.SIG_IGN)
@@ -188,7 +190,7 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
 
 def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
-    """Run what takes no wish to stop: the first signal cancels it, and it tidies up."""
+    """Run work that has no event to stop it: the first signal cancels it, and it cleans up."""
 
     async def interruptible(stop: asyncio.Event) -> T:
         working = asyncio.ensure_future(work())
@@ -205,7 +207,7 @@ def run_to_the_end(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def asynchronous(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """A command from a coroutine function, which is run to its end."""
+    """Return a command for a coroutine function, which is run to its end."""
 
     @wraps(command)
     def run(*arguments: P.args, **named: P.kwargs) -> T:
@@ -219,7 +221,10 @@ _ANY_WIDTH = 1_000_000
 
 
 def terminal_columns(*, is_wide: bool = False) -> int:
-    """How wide standard output's terminal is, or is taken for; 0 where it is none, and a table is plain and whole."""
+    """Return the width of standard output's terminal, or a huge one for `is_wide`.
+
+    0 means that it is no terminal: a table is then plain and complete.
+    """
     if not sys.stdout.isatty():
         return 0
     return _ANY_WIDTH if is_wide else shutil.get_terminal_size().columns

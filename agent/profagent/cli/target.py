@@ -1,4 +1,4 @@
-"""Which session or JOB directory a command is about: the one place where its words and options are understood."""
+"""Target of a command, a session or a JOB directory: the one place that interprets its words and options."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# What imports a JOB: loaded when one has to be, so that commands that only read start faster.
+# Import of a JOB: loaded only when one has to be imported, so that commands that only read start faster.
 _IMPORT = "profagent.importing.importing:import_alone"
-# What reads a lake, and needs packages of its own.
+# Restoring from a lake: loaded only for it, because it needs optional packages.
 _RESTORE = "profagent.lake.cli:restored_from"
-# Why results of another tool have no layers, and what to do.
+# Reason and remedy for results of another tool that have no layers.
 NO_KERNELS = (
     "no file of it tells kernels",
     "its rows are in the view `ascend_values`; op_summary, kernel_details, timelines and databases have kernels",
@@ -47,9 +47,9 @@ _IS_OVER = "SELECT ended_us IS NOT NULL FROM session WHERE session = ?"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A database, the session and JOB in it (None: the newest, all), and the folder that results belong to.
+    """Database, the session and JOB in it (None: the newest, all), and the folder for results.
 
-    `maps` are those that the user chose, also for what is put beside it.
+    `maps` are the counter maps that the user chose, also for results beside the database.
     """
 
     database: Path
@@ -59,12 +59,12 @@ class Target:
     maps: CounterMaps = BUILT_IN
 
     def output(self, name: str) -> Path:
-        """The folder of results of that name. StoreError where a link stands in its place in a JOB."""
+        """Return the folder for results of that name. Raises StoreError if a link in a JOB stands in its place."""
         return self.folder / name if self.session is not None else own_folder(self.folder, name)
 
 
 def target_options(function: F) -> F:
-    """`SESSION|JOB` with what goes with it, which the command is given as one `target`."""
+    """Add the argument `SESSION|JOB` and its options, which the command receives as one `target`."""
 
     @wraps(function)
     async def with_target(
@@ -76,7 +76,7 @@ def target_options(function: F) -> F:
 
 
 def vendor_target_options(function: F) -> F:
-    """`SESSION|JOB` or the vendor's `-dir JOB`, with what goes with it, given to the command as one `target`."""
+    """Add `SESSION|JOB`, the vendor's `-dir JOB` and their options, which the command receives as one `target`."""
 
     @wraps(function)
     async def with_target(
@@ -104,7 +104,7 @@ def vendor_target_options(function: F) -> F:
 
 
 def choice_options(function: F) -> F:
-    """`--last N` and `--inference PIC`, which the command is given as one `choice`."""
+    """Add `--last N` and `--inference PIC`, which the command receives as one `choice`."""
 
     @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
     @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
@@ -116,7 +116,7 @@ def choice_options(function: F) -> F:
 
 
 def directory_named(target: str) -> Path | None:
-    """Return the JOB directory that one word names; None where it names a session. Raises UsageError for neither."""
+    """Return the JOB directory that a word names; None if it names a session. Raises UsageError for neither."""
     directory = Path(target)
     if directory.is_dir():
         return directory
@@ -126,7 +126,7 @@ def directory_named(target: str) -> Path | None:
 
 
 async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
-    """Return what one word names: a JOB directory, which is imported first when needed, or a session.
+    """Return the target that a word names: a session, or a JOB directory, which is imported first if necessary.
 
     Raises UsageError, StoreError.
     """
@@ -145,7 +145,7 @@ async def named_target(target: str, job: str | None, workspace: Path | None, map
 
 
 async def _with_records(workspace: Workspace, session: int) -> Path:
-    """Return the database that has a session's records: a temporary one where a lake alone has them."""
+    """Return a database that has a session's records: a temporary one if only a lake has them."""
     database = workspace.readable_database()
     async with reading(database) as connection:
         address = await lake_of(connection, session)
@@ -155,7 +155,7 @@ async def _with_records(workspace: Workspace, session: int) -> Path:
     try:
         await pkgutil.resolve_name(_RESTORE)(workspace, session, address, restored)
     except ProfagentError as error:
-        # Its figures are here.
+        # The local database still has the session's figures, so that the command can go on with these.
         tell(f"session {session} is not read from {address}: {error}")
         tell(f"  {error.hint}")
         return database
@@ -163,7 +163,7 @@ async def _with_records(workspace: Workspace, session: int) -> Path:
 
 
 async def job_target(directory: Path, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
-    """A JOB directory's; it is imported first when needed. Raises UsageError, StoreError."""
+    """Return the target of a JOB directory, which is imported first if necessary. Raises UsageError, StoreError."""
     for option, value in (("--job", job), ("--workspace", workspace)):
         if value is not None:
             raise UsageError(f"{option} goes with a session", hint=f"leave it out: {directory} is a JOB directory")
@@ -172,13 +172,13 @@ async def job_target(directory: Path, job: str | None, workspace: Path | None, m
 
 
 async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
-    """The JOB's database; imported first when none is fresh."""
+    """Return the database of a JOB directory, imported if there is no fresh one."""
     database = await fresh_database(directory, maps)
     if database is not None:
         return database
     import_alone = pkgutil.resolve_name(_IMPORT)
     async with alone_in_job(directory, tell):
-        # Whoever was waited for has made it.
+        # The process that held the lock may have imported it meanwhile.
         database = await fresh_database(directory, maps)
         if database is None:
             tell(f"importing {directory}")
@@ -189,10 +189,10 @@ async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, te
 
 
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
-    """Say of JOBs without layers why they have none; the exit code, 1 where there is no record of any kind.
+    """Remark why JOBs without layers have none; return the exit code, 1 if there is no record of any kind.
 
-    `session` None is the newest. Of an unfinished one nothing is said: nobody can tell what would have come.
-    Of one whose records `gc` deleted nothing is said.
+    `session` None is the newest. There is no remark about a session that goes on, because its layers may still come, nor
+    about one whose records `gc` deleted.
     """
     async with reading(database) as connection:
         number = (await find_session(connection, session)).session
