@@ -1,8 +1,8 @@
-"""`profagent fleet`: questions to a lake, over all of its boards and nights.
+"""Commands `profagent fleet`: questions to a lake, over all of its boards and nights.
 
-Each question is a file of standard SQL in `queries`, which every engine takes and a user may run in a shell of it. It
-asks tables of the lake, and these views: `chosen`, the rows of `sessions` that the options of the command choose, and
-`figures` and `buckets`, those rows of `layers` and `histograms` that belong to them.
+Each question is a file of standard SQL in `queries`, which every engine understands and a user may run in its shell.
+It reads tables of the lake and these views: `chosen`, the rows of `sessions` that the options of the command select,
+and `figures` and `buckets`, the rows of `layers` and `histograms` that belong to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A line of the help, the file in `queries`, which begins with a comment that says more, and what it is about."""
+    """Question: its line of help, its file in `queries`, which begins with a longer comment, and its kind of figures."""
 
     title: str
     file: str
@@ -44,7 +44,7 @@ QUESTIONS = {
     "boards": Question("Show the boards that differ from the rest.", "boards", "latency"),
     "losses": Question("Show what the captures of each board lack.", "losses"),
 }
-# Every label of a board, for what tells boards apart.
+# Labels of all boards, to find one that separates the changed boards from the others.
 _LABELS = "SELECT DISTINCT board, labels_json FROM chosen"
 _DECIMALS = {"p": 4}
 _engine = click.option(
@@ -64,7 +64,7 @@ def command() -> None:
 
 
 class Selected(NamedTuple):
-    """The sessions that are asked about, and the model and the layer."""
+    """Selection of sessions, and of a model and a layer."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -74,7 +74,7 @@ class Selected(NamedTuple):
     layer: str | None = None
 
     def views(self, kind: str | None = None) -> list[str]:
-        """Return statements that make the views which questions ask; `kind` is `layer`, `latency` or both."""
+        """Return the statements that create the views of the questions; `kind` is `layer`, `latency`, or None for both."""
         days = ((">=", self.since), ("<=", self.until))
         of_sessions = [f"date {sign} '{day:%Y-%m-%d}'" for sign, day in days if day is not None]
         if self.boards:
@@ -82,7 +82,7 @@ class Selected(NamedTuple):
         for each in self.labels:
             if "=" not in each:
                 raise UsageError(f"{each!r} is no label", hint="--label KEY=VALUE")
-        # `labels` has all of them, with blanks between.
+        # The column `labels` is one text of all labels, separated by blanks.
         of_sessions += [f"position({_quoted(f' {each} ')} IN concat(' ', labels, ' ')) > 0" for each in self.labels]
         named = {"kind": "layer" if kind and self.layer else kind, "model": self.model, "layer": self.layer}
         of_layers = [f"{name} = {_quoted(value)}" for name, value in named.items() if value is not None]
@@ -95,7 +95,7 @@ class Selected(NamedTuple):
 
 
 def view_of(name: str, table: str, which: Iterable[str]) -> str:
-    """Return the statement that makes a view of the rows of a table for which all of `which` is true."""
+    """Return the statement that creates a view of a table's rows that meet all conditions of `which`."""
     return f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {table} WHERE {' AND '.join(which)}"  # noqa: S608
 
 
@@ -106,7 +106,7 @@ def _quoted(text: str) -> str:
 
 
 class Asking(NamedTuple):
-    """The lake and the engine that are asked, and how the answer is shown."""
+    """Lake and engine to ask, and the form of the answer."""
 
     address: str | None
     engine: str = "duckdb"
@@ -115,14 +115,14 @@ class Asking(NamedTuple):
     columns: int = 0
 
     def lake(self) -> Lake:
-        """Return the lake. Raises UsageError where none is named, or what reads it is not installed."""
+        """Return the lake. Raises UsageError if none is named, or a package that reads it is missing."""
         named = require_lake(self.address)
         from profagent.lake.lake import Lake  # noqa: PLC0415 - needs packages that no other command has
 
         return Lake(named)
 
     def answers(self, statements: Iterable[str]) -> list[Answer]:
-        """Return the answer to each statement, which may ask views of earlier ones. Raises UsageError, LakeError."""
+        """Return the answer to each statement, which may use views of earlier ones. Raises UsageError, LakeError."""
         lake = self.lake()
         from profagent.lake.engines import engine_of  # noqa: PLC0415 - as above
 
@@ -130,7 +130,7 @@ class Asking(NamedTuple):
             return [found.ask(statement) for statement in statements]
 
     def show(self, names: Sequence[str], rows: Sequence[Sequence[Any]], *remarks: str) -> None:
-        """Print remarks and rows; as JSON the rows alone. Columns of which nothing is known are not in the text."""
+        """Print remarks and rows, as JSON only the rows. Text omits columns without any known value."""
         if self.as_json:
             click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows]))
             return
@@ -150,7 +150,7 @@ def _cell(value: Any) -> Any:
 
 
 def asking(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that asks a lake, which it is given as one `asked`."""
+    """Add the options of every command that asks a lake, which it receives as one `asked`."""
 
     @in_lake
     @_engine
@@ -168,7 +168,7 @@ def asking(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose sessions, which the command is given as one `chosen`."""
+    """Add the options that select sessions, which the command receives as one `chosen`."""
 
     @click.option("--since", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or later.")
     @click.option("--until", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or before.")
@@ -183,13 +183,13 @@ def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_layers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose a model and a layer, for `choosing`."""
+    """Add the options that select a model and a layer, for `choosing`."""
     function = click.option("--layer", metavar="NAME", help="Only this layer.")(function)
     return click.option("--model", metavar="NAME", help="Only this model.")(function)
 
 
 def budget_view(budget_us: float) -> str:
-    """Return the statement that makes the view `budget`: the bucket of histograms in which a time lies."""
+    """Return the statement that creates the view `budget`: the histogram bucket that contains a time."""
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW budget AS SELECT floor(ln({budget_us}e0) / ln(1.001e0 / 0.999e0)) AS bucket"
     )
@@ -205,7 +205,7 @@ def _in_us(_context: click.Context, _argument: click.Parameter, given: str) -> f
 
 
 def question(name: str, title: str, file: str, kind: str | None) -> click.Command:
-    """Return the command that asks a question."""
+    """Return the command for a question."""
     text = query_of(file)
     about = [line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--")]
 
@@ -232,7 +232,7 @@ for _name, _question in QUESTIONS.items():
 
 
 def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None) -> FleetDiff:
-    """Return what changed from a night on, or in the newest nights. Raises UsageError, LakeError."""
+    """Return the changes since a night, or in the newest nights. Raises UsageError, LakeError."""
     from profagent.fleet.comparing import compared  # noqa: PLC0415 - only this needs numpy
 
     *_, rows, labels = asked.answers([*chosen.views(), query_of("diff"), _LABELS])

@@ -1,6 +1,6 @@
-"""`fleet diff`: which layers are slower or faster in later nights, on which boards, and from which night on.
+"""Comparison for `fleet diff`: layers that are slower or faster in later nights, on which boards, and since when.
 
-Each column that is tested is a layer on a board, each row a night: so one test takes all comparisons into account.
+Each tested column is a layer on a board, each row a night: one test therefore accounts for all comparisons.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Key = tuple[str | None, ...]
 
 NEWEST_NIGHTS = 7
-# A label tells boards from others if it has so much more of those on which a change is than of the others.
+# A label separates the changed boards if their share among its boards exceeds that among the others by this much.
 LEAST_TOLD = 0.5
 
 
 class FleetChange(NamedTuple):
-    """A layer, or (`layer` None) a model's inferences, that changed on boards of which `where` tells something.
+    """Layer, or a model's inferences (`layer` None), that changed on `boards`; `where` describes these.
 
-    Times are medians over these boards and their nights, in `measure`; `since` is the first night of the new level,
-    None where it is no step.
+    Times are medians over these boards and their nights, in `measure`; `since` is the first night of the new level, None
+    if the change is no step.
     """
 
     model: str
@@ -54,7 +54,7 @@ class FleetChange(NamedTuple):
 
 
 class FleetDiff(NamedTuple):
-    """What changed between nights, the slower first; `changes` None where there are too few nights to tell."""
+    """Changes between nights, the slower first; `changes` is None if there are too few nights."""
 
     base: list[str]
     new: list[str]
@@ -66,7 +66,7 @@ def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at:
     """Compare the nights from `at` on, or the newest, with those before; `rows` and `labels` are answers of a lake."""
     found = [*rows]
     days = sorted({row[-2] for row in found})
-    # Of few nights the later half.
+    # If there are few nights, the later half is compared with the earlier one.
     split = max(len(days) - NEWEST_NIGHTS, len(days) // 2) if at is None else bisect_left(days, at)
     place = {day: number for number, day in enumerate(days)}
     columns: dict[Key, NDArray[np.float64]] = {}
@@ -112,7 +112,7 @@ def _change(
 
 
 def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str | None:
-    """The night of the largest step in that direction, of all these boards together."""
+    """Return the night of the largest step in the direction `sign`, over all these boards together; None without one."""
     nights = np.flatnonzero((~np.isnan(levels)).any(axis=0))
     values = np.nanmedian(levels[:, nights], axis=0)
     steps = [
@@ -123,7 +123,7 @@ def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str |
 
 
 def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> str:
-    """`rack=3: 4 of 4 boards; others 0 of 12`, or the names where no label tells the boards from the others."""
+    """Return a text like `rack=3: 4 of 4 boards; others 0 of 12`; names of boards if no label separates them."""
     if on == compared:
         return f"all {counted(len(on), 'board')}" if len(on) > 1 else f"{min(on)}, the only board"
     best, told = LEAST_TOLD, ""
@@ -142,7 +142,7 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
 
 
 def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
-    """By board, the labels that each of its sessions has."""
+    """Return the labels that all sessions of a board have, by board."""
     found: dict[str, set[str]] = {}
     for board, text in rows:
         own = {f"{key}={value}" for key, value in json.loads(text or "{}").items()}
@@ -151,7 +151,7 @@ def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
 
 
 def headline(found: FleetDiff) -> str:
-    """Return which nights were compared, and how many layers changed."""
+    """Return a sentence with the compared nights and the number of changes."""
     base, new = (
         f"{counted(len(side), 'night')} ({side[0]} to {side[-1]})" if side else "no night" for side in found[:2]
     )

@@ -1,7 +1,7 @@
-"""A simulated fleet: sessions of many boards and nights, pushed into a lake that `fleet` is then asked about.
+"""Simulated fleet: sessions of many boards and nights, pushed into a lake that `fleet` is then asked about.
 
-One JOB of the simulated board is varied for each board and night. What is planted stands in `Fleet`, which no question
-is told of.
+One JOB of the simulated board is varied for each board and night. `Fleet` defines the planted faults, which no question
+knows.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ US_PER_S = 1_000_000
 EXECUTE = 2
 # A tick is 100 cycles of a clock of 700 MHz.
 TICKS_PER_US = 7
-# What differs by chance, as a share of a time: boards, their nights, the layers of a night, and single records.
+# Random spread as a share of a time: of boards, of their nights, of the layers of a night, and of single records.
 BOARD_NOISE, NIGHT_NOISE, LAYER_NOISE, RECORD_NOISE = 0.01, 0.004, 0.003, 0.01
-# Files slow every commit of their table, so they are joined after so many nights.
+# Nights between two compactions: many files slow every commit to their table.
 COMPACTED_EVERY = 3
-# What the lake is called until it has everything.
+# Name of the lake until it is complete, so that an interrupted command does not leave half a fleet.
 MAKING = "making"
 FOR_S, RATE = 0.4, 40.0
 LAYERS = {"stem": 180.0, "stage1": 420.0, "stage2": 640.0, "pool": 90.0, "neck": 310.0, "head": 150.0}
@@ -67,10 +67,10 @@ NETWORK = f'name = "detector"\n[[segments]]\nunit = "aicore"\nruns = [\n{_RUNS}\
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Boards in racks over nights up to `newest`, and what is wrong with some of them.
+    """Boards in racks over nights up to `newest`, and the faults of some of them.
 
     `layer` takes `factor` times as long in `rack` in the newest `slow_nights`; in each session of board `lossy` the
-    records of an inference are gone; board `away` has no session in the newest `away_nights`.
+    records of one inference are missing; board `away` has no session in the newest `away_nights`.
     """
 
     newest: date
@@ -86,11 +86,11 @@ class Fleet:
     away_nights: int = 9
 
     def night(self, place: int) -> date:
-        """Return the day of a night, of which 0 is the oldest."""
+        """Return the day of a night; night 0 is the oldest."""
         return self.newest - timedelta(days=self.nights - 1 - place)
 
     def factors(self, board: int, place: int) -> NDArray[np.float64]:
-        """Return how long each layer takes on a board in a night, as a share of what it takes usually."""
+        """Return the factor for the time of each layer on a board in a night."""
         own = 1 + BOARD_NOISE * np.random.default_rng(board).standard_normal()
         drawn = np.random.default_rng([board, place])
         found = own * (1 + NIGHT_NOISE * drawn.standard_normal())
@@ -104,14 +104,14 @@ class Fleet:
         return board != self.away or place < self.nights - self.away_nights
 
     def rack_of(self, board: int) -> int:
-        """Return the rack in which a board, of which 1 is the first, stands."""
+        """Return the rack of a board; both count from 1."""
         return (board - 1) // self.rack_boards + 1
 
 
 async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], None], hosts: int = 2) -> Path:
-    """Make the sessions of a fleet, each host its boards' in a workspace and process of its own; return the lake.
+    """Make and push the sessions of a fleet; return the lake. Raises ProfagentError.
 
-    Raises ProfagentError.
+    Each host has a workspace and a process of its own for its boards.
     """
     template, lake = await _template(folder), folder / "lake"
     context = multiprocessing.get_context("spawn")
@@ -151,9 +151,9 @@ async def _template(folder: Path) -> Path:
 
 
 def push_night(fleet: Fleet, folder: Path, template: Path, place: int, host: int, hosts: int) -> None:
-    """Make the sessions that the boards of one of several hosts have in a night, and push them. Raises ProfagentError.
+    """Make and push the sessions of one host's boards in a night. Raises ProfagentError.
 
-    The first host joins the small files of the lake now and then, beside the others.
+    The first host also compacts the lake every COMPACTED_EVERY nights, while the others push.
     """
     boards = [board for board in range(1 + host, fleet.boards + 1, hosts) if fleet.is_there(board, place)]
     asyncio.run(_push_night(fleet, Workspace(folder / f"host{host + 1}"), template, place, boards, folder / MAKING))
@@ -166,7 +166,7 @@ async def _push_night(
     fleet: Fleet, workspace: Workspace, template: Path, place: int, boards: list[int], address: Path
 ) -> None:
     make_private_folder(workspace.root)
-    # Who made it can make it again: nothing waits for the disk.
+    # A simulated fleet can be made again: no write waits for the disk.
     workspace.synced = NothingToSync()
     async with Store(workspace.database, durable=False) as store:
         sessions = [await _import(fleet, workspace, store, template, board, place) for board in boards]
@@ -176,12 +176,12 @@ async def _push_night(
 
 @functools.cache
 def lake_at(address: Path) -> Lake:
-    """Return the lake of a process, which reads on where it was."""
+    """Return the lake of this process; the cached object continues to read the log where it stopped."""
     return Lake(str(address))
 
 
 async def _import(fleet: Fleet, workspace: Workspace, store: Store, template: Path, board: int, place: int) -> int:
-    """Import what a board leaves in a night, as a copied JOB directory; return the number of its session."""
+    """Import the JOB of a board and a night, as a copied JOB directory; return the number of its session."""
     rng = np.random.default_rng([board, place, fleet.nights])
     begin_us = round(datetime.combine(fleet.night(place), datetime.min.time(), UTC).timestamp()) * US_PER_S
     job = workspace.root / "copied" / f"JOB{''.join(rng.choice([*ascii_uppercase], 29))}"
@@ -200,7 +200,7 @@ async def _import(fleet: Fleet, workspace: Workspace, store: Store, template: Pa
 
 
 def vary(job: Path, factors: NDArray[np.float64], begin_us: int, rng: np.random.Generator) -> None:
-    """Let each layer of a JOB take so much longer, and its program begin at a time."""
+    """Multiply the times of a JOB's layers by `factors` and noise, and move the beginning of its program."""
     names = {path: parse_log_name(f"data/{path.name}") for path in (job / "data").iterdir()}
     more_us: dict[int, int] = {}
     for path, name in names.items():
@@ -230,7 +230,7 @@ def _moved(text: str, by_us: int | None) -> str:
 
 
 def shown(engine: str, output: Path | None) -> Iterator[str]:
-    """Make a fleet, unless it was made, and ask its lake; yield the findings and what to go on with.
+    """Make a fleet, unless it exists, and ask its lake; yield the findings and further commands.
 
     Raises ProfagentError.
     """
@@ -254,7 +254,7 @@ def shown(engine: str, output: Path | None) -> Iterator[str]:
 
 
 def findings(asked: Asking) -> Iterator[str]:
-    """Ask a lake what is wrong with its fleet; yield a line for each thing. Raises UsageError, LakeError."""
+    """Ask a lake for the faults of its fleet; yield a line for each. Raises UsageError, LakeError."""
     changes = changes_of(asked, Selected()).changes or ()
     slower = [change for change in changes if change.what == "slower" and change.layer is not None]
     for change in slower:

@@ -1,4 +1,4 @@
-"""`fleet report`: the answers of a lake on one page in the form of `report`, without scripts."""
+"""Page of `fleet report`: the answers of a lake in the form of `report`, without scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRACTION = 3
 
 
 def fleet_page(nights: Answer, changes: FleetDiff, boards: Answer, losses: Answer, *, is_simulated: bool) -> str:
-    """Return the page of answers: `nights` of layers and of latencies, and those of the questions of their names."""
+    """Return the HTML page: `nights` of layers and latencies, and the answers to the questions `boards` and `losses`."""
     found = [dict(zip(nights.names, row, strict=True)) for row in nights.rows]
     days = sorted({row["date"] for row in found})
     facts = (
@@ -51,7 +51,7 @@ _Courses = dict[tuple[str, str | None, str], dict[str, dict[str, Any]]]
 
 
 def _courses(rows: Sequence[Mapping[str, Any]]) -> _Courses:
-    """By model, layer and measure, the rows of nights."""
+    """Return the rows of nights by model, layer and measure."""
     found: _Courses = {}
     for row in rows:
         found.setdefault((row["model"], row["layer"], row["measure"]), {})[row["date"]] = dict(row)
@@ -59,7 +59,7 @@ def _courses(rows: Sequence[Mapping[str, Any]]) -> _Courses:
 
 
 def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """The layers that take most, with the course of their p95."""
+    """Return the titles and rows of the layers with the largest total time, with the course of their p95."""
     rows = []
     for (model, layer, measure), nights in courses.items():
         if layer is not None:
@@ -72,7 +72,7 @@ def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], li
 
 
 def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:
-    """Lines of the median and the p95 over nights; a night without is left out."""
+    """Return a chart of the median and the p95 over the nights; nights without a figure are left out."""
     tones = {"median": "accent", "p95": "medium"}
     known = [row[name] for row in nights.values() for name in tones if row[name] is not None] or [0.0]
     least, span = min(known), max(known) - min(known) or 1.0
