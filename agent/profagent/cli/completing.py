@@ -162,7 +162,7 @@ _SPECIAL = set(" \t\"'\\$`&|;<>()*?[]!#{}~")
 
 
 class Zsh(ZshComplete):
-    """Completion for zsh, changed so that the file, which zsh loads as a function, completes whenever that is called."""
+    """Completion for zsh, changed so that the file, which zsh loads as a function, completes at each call of it."""
 
     source_template = ZshComplete.source_template.replace(
         "$zsh_eval_context[-1] == loadautofunc", "$funcstack[1] == _%(prog_name)s"

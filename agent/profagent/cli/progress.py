@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error: a bar with rate and time left on a terminal, elsewhere a line now and then."""
+"""Progress of long work on standard error: a bar with rate and time left on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUIET = "profagent.quiet"
 
 
 class Progress:
-    """Display of progress. It is called with the amounts done and in total, at any rate, and ends itself when all is done."""
+    """Display of progress, called with the amounts done and in total, as often as convenient; a full bar disappears."""
 
     def __init__(
         self,

@@ -191,8 +191,8 @@ async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, te
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:
     """Remark why JOBs without layers have none; return the exit code, 1 if there is no record of any kind.
 
-    `session` None is the newest. There is no remark about a session that goes on, because its layers may still come, nor
-    about one whose records `gc` deleted.
+    `session` None is the newest. There is no remark about a session that goes on, because its layers may still come,
+    nor about one whose records `gc` deleted.
     """
     async with reading(database) as connection:
         number = (await find_session(connection, session)).session

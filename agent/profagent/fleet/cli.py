@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """Question: its line of help, its file in `queries`, which begins with a longer comment, and its kind of figures."""
+    """Question: its line of help, its file in `queries` that begins with a longer comment, and its kind of figures."""
 
     title: str
     file: str
@@ -74,7 +74,7 @@ class Selected(NamedTuple):
     layer: str | None = None
 
     def views(self, kind: str | None = None) -> list[str]:
-        """Return the statements that create the views of the questions; `kind` is `layer`, `latency`, or None for both."""
+        """Return the statements that create the questions' views; `kind` is `layer`, `latency`, or None for both."""
         days = ((">=", self.since), ("<=", self.until))
         of_sessions = [f"date {sign} '{day:%Y-%m-%d}'" for sign, day in days if day is not None]
         if self.boards:

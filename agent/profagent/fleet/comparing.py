@@ -34,8 +34,8 @@ LEAST_TOLD = 0.5
 class FleetChange(NamedTuple):
     """Layer, or a model's inferences (`layer` None), that changed on `boards`; `where` describes these.
 
-    Times are medians over these boards and their nights, in `measure`; `since` is the first night of the new level, None
-    if the change is no step.
+    Times are medians over these boards and their nights, in `measure`; `since` is the first night of the new level,
+    None if the change is no step.
     """
 
     model: str
@@ -72,6 +72,7 @@ def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at:
     columns: dict[Key, NDArray[np.float64]] = {}
     for *key, day, median in found:
         columns.setdefault(tuple(key), np.full(len(days), np.nan))[place[day]] = median
+    # A layer needs enough nights on both sides, or it could never be significant and would only weaken the test.
     columns = {
         key: column
         for key, column in columns.items()
@@ -104,15 +105,17 @@ def _change(
     boards = [board for board, _ in on]
     base, new = (float(np.median([getattr(change, side).median for _, change in on])) for side in ("base", "new"))
     compared = {str(board) for board, *layer in columns if (*layer,) == key[:-1]}
+    # Each board relative to its own base, because boards differ in speed.
     levels = [columns[board, *key[:-1]] / (change.base.median or 1.0) for board, change in on]
     percent = 100 * (new - base) / base if base else None
+    # The largest p: the statement is about all these boards.
     p = max(change.p or 0.0 for _, change in on)
     since = _since(np.array(levels), days, 1 if new > base else -1)
     return FleetChange._make((*key, base, new, percent, p, _where(set(boards), compared, labels), since, boards))
 
 
 def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str | None:
-    """Return the night of the largest step in the direction `sign`, over all these boards together; None without one."""
+    """Return the night of the largest step in the direction `sign`, over all these boards together, if there is one."""
     nights = np.flatnonzero((~np.isnan(levels)).any(axis=0))
     values = np.nanmedian(levels[:, nights], axis=0)
     steps = [

@@ -91,6 +91,7 @@ class Fleet:
 
     def factors(self, board: int, place: int) -> NDArray[np.float64]:
         """Return the factor for the time of each layer on a board in a night."""
+        # The seeds make the fleet the same at each run, whichever host makes a board's night.
         own = 1 + BOARD_NOISE * np.random.default_rng(board).standard_normal()
         drawn = np.random.default_rng([board, place])
         found = own * (1 + NIGHT_NOISE * drawn.standard_normal())
@@ -114,6 +115,7 @@ async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], 
     Each host has a workspace and a process of its own for its boards.
     """
     template, lake = await _template(folder), folder / "lake"
+    # Spawned, because a forked process would inherit the threads' locks of numpy and of Delta Lake.
     context = multiprocessing.get_context("spawn")
     done, total = 0, fleet.nights * hosts
     with ExitStack() as opened:
@@ -133,6 +135,7 @@ async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], 
         finally:
             for waiting in executors:
                 waiting.shutdown(wait=False, cancel_futures=True)
+    # All pushes have ended: the name appears with the complete lake.
     (folder / MAKING).rename(lake)
     return lake
 
@@ -214,6 +217,7 @@ def vary(job: Path, factors: NDArray[np.float64], begin_us: int, rng: np.random.
     calls = np.fromfile(file, API_DTYPE)
     begins, ends = (calls[column].astype(np.int64) for column in ("begin_us", "end_us"))
     shift_us = begin_us - int(begins.min())
+    # A call takes longer by what its layers take longer, so that latency and layers still agree.
     ends[calls["api"] == EXECUTE] += [more_us[number] for number in sorted(more_us)]
     calls["begin_us"], calls["end_us"] = begins + shift_us, ends + shift_us
     calls.tofile(file)

@@ -22,7 +22,7 @@ FRACTION = 3
 
 
 def fleet_page(nights: Answer, changes: FleetDiff, boards: Answer, losses: Answer, *, is_simulated: bool) -> str:
-    """Return the HTML page: `nights` of layers and latencies, and the answers to the questions `boards` and `losses`."""
+    """Return the HTML page of `nights` of layers and latencies, and of the answers to `boards` and `losses`."""
     found = [dict(zip(nights.names, row, strict=True)) for row in nights.rows]
     days = sorted({row["date"] for row in found})
     facts = (
@@ -74,6 +74,7 @@ def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], li
 def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a chart of the median and the p95 over the nights; nights without a figure are left out."""
     tones = {"median": "accent", "p95": "medium"}
+    # The scale does not begin at 0: a change of some percent must be visible.
     known = [row[name] for row in nights.values() for name in tones if row[name] is not None] or [0.0]
     least, span = min(known), max(known) - min(known) or 1.0
     step, lines = WIDTH / max(1, len(days) - 1), ""

@@ -50,7 +50,7 @@ class LayerFigures(NamedTuple):
 
 
 class Bucket(NamedTuple):
-    """Row of `histograms`: `number` times from GAMMA to the power of `bucket` up to the next; NULL is the bucket of 0."""
+    """Row of `histograms`: `number` times from GAMMA to the power of `bucket` up to the next; NULL has times of 0."""
 
     kind: str
     model: str
