@@ -110,6 +110,7 @@ def _of_workspace(context: click.Context, query: str, *values: object) -> Iterat
 
 def _rows(context: click.Context, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
     database = Workspace.at(context.params.get("workspace")).database.absolute()
+    # A short timeout: somebody waits at the prompt, and no completion is better than a late one.
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=COMPLETION_S)) as connection:
         yield from connection.execute(f"{query} LIMIT {MOST_WORDS}", values)
 

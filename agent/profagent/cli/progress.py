@@ -70,6 +70,7 @@ class Progress:
         if done >= total:
             self.end()
             return
+        # The bar starts after its first update, so that it never shows without figures.
         is_new = self._bar is None
         if self._bar is None:
             self._bar = _bar(self._what)

@@ -147,7 +147,9 @@ def run_until_stopped(command: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
     The end of its terminal (SIGHUP) also sets the event, unless the signal is ignored (nohup).
     """
+    # A signal that the caller ignores stays ignored: `nohup` does so with SIGHUP.
     signals = [each for each in SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    # A terminal that has ended no longer answers isatty: which outputs were one is asked now.
     terminals = [each for each in _SAID if os.isatty(each)]
 
     async def run() -> T:

@@ -151,6 +151,7 @@ async def _with_records(workspace: Workspace, session: int) -> Path:
         address = await lake_of(connection, session)
     if address is None:
         return database
+    # The temporary folder lives as long as the command, which may read the database until its end.
     restored = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="profagent-"))) / FILE_NAME
     try:
         await pkgutil.resolve_name(_RESTORE)(workspace, session, address, restored)

@@ -100,6 +100,7 @@ def view_of(name: str, table: str, which: Iterable[str]) -> str:
 
 
 def _quoted(text: str) -> str:
+    # Engines differ in whether a backslash escapes: quoting could not be the same for all.
     if "\\" in text:
         raise UsageError(f"{text}: a backslash means something else in each engine", hint="leave it out")
     return "'" + text.replace("'", "''") + "'"
@@ -190,6 +191,7 @@ def of_layers(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def budget_view(budget_us: float) -> str:
     """Return the statement that creates the view `budget`: the histogram bucket that contains a time."""
+    # The base of the logarithm is GAMMA of profagent.lake.aggregates, by which the buckets were made.
     return (
         f"CREATE OR REPLACE TEMPORARY VIEW budget AS SELECT floor(ln({budget_us}e0) / ln(1.001e0 / 0.999e0)) AS bucket"
     )

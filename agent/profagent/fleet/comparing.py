@@ -72,7 +72,7 @@ def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at:
     columns: dict[Key, NDArray[np.float64]] = {}
     for *key, day, median in found:
         columns.setdefault(tuple(key), np.full(len(days), np.nan))[place[day]] = median
-    # A layer needs enough nights on both sides, or it could never be significant and would only weaken the test.
+    # A layer on a board with fewer nights on either side cannot be tested.
     columns = {
         key: column
         for key, column in columns.items()

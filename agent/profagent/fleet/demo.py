@@ -115,7 +115,7 @@ async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], 
     Each host has a workspace and a process of its own for its boards.
     """
     template, lake = await _template(folder), folder / "lake"
-    # Spawned, because a forked process would inherit the threads' locks of numpy and of Delta Lake.
+    # Spawned, because a forked process would inherit locks that threads of this process hold.
     context = multiprocessing.get_context("spawn")
     done, total = 0, fleet.nights * hosts
     with ExitStack() as opened:

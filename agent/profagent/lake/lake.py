@@ -194,8 +194,8 @@ class Lake:
                 found = self.opened(table) or self._made(table, schema, how["partition_by"])
                 self._appended[table] = found
             found.update_incremental()
-            # Delta accepts a transaction twice without an error. So the state is asked for it, and the write must follow
-            # on that very state: if another process has committed this push since, the write conflicts and fails.
+            # Delta accepts a transaction twice without an error. So this state is asked for it, and the write must
+            # follow on this very state: if another process has committed the push since, the write conflicts and fails.
             version = found.transaction_version(push.name)
             if version == _GIVEN_UP:
                 raise LakeError("the push took so long that its rows were let go", hint="push the session again")

@@ -42,7 +42,7 @@ class LiveBoard:
         # Instants since the last event; the count also has those that the bound dropped.
         self._instants: deque[Instant] = deque(maxlen=REMEMBERED_SPANS)
         self._instant_count = 0
-        # Newest value of each headline.
+        # Newest value of each counter by name.
         self._values: dict[str, float] = {}
         # Newest time of any row, in board µs.
         self._time_us = 0
@@ -87,6 +87,7 @@ class LiveBoard:
         if self._with_all:
             found["metrics"] = {name: (value, self._units[name]) for name, value in self._values.items()}
             found["marks"] = [*self._instants]
+        # The next rate begins where this one ended, so that pauses between operators count as well.
         for job, rate in list(self._rates.items()):
             self._rates[job] = _Rate(0, rate.until_us, rate.until_us)
         self._spans.clear()

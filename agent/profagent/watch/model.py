@@ -155,7 +155,7 @@ class BoardModel:
         self._noted = 0
 
     def take(self, event: Event) -> None:
-        """Update the figures with an event of Composer or LiveBoard; while paused, drop figures and count inferences."""
+        """Update the figures with an event of Composer or LiveBoard; while paused, drop these and count inferences."""
         if self.is_paused and event["event"] in PAUSED:
             self.passed_over += event["event"] == "inference"
             return

@@ -161,8 +161,8 @@ class Player:
                     self._take(what, time_us, show)
         self._tell_board(show)
         summary = self.events.summary()
-        # A complete replay takes the sampling from the store, which also counts inferences of its JOBs in other
-        # sessions and those that the program did not sample.
+        # After a complete replay the sampling is that of the store, which also knows what other sessions had of the
+        # JOBs, and which samples were passed over.
         return summary if stop.is_set() else {**summary, "sampling": sampling}
 
     async def _pass_over(self, connection: aiosqlite.Connection, session: int) -> None:
