@@ -1,4 +1,4 @@
-"""A board that is looked at, and what is to be so there: its identity, settings and service."""
+"""Plan of a deployment to one board: its identity, settings, keys and service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ _MIN_FREE = "min_free"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Settings that were asked for; None, or empty: as they are on the board, else the usual ones."""
+    """Settings named on the command line.
+
+    None or empty leaves the board's own value, or the default where the board has none.
+    """
 
     listen: str | None = None
     roots: tuple[str, ...] = ()
@@ -47,7 +50,7 @@ class Asked:
     min_free: str | None = None
 
     def check(self) -> None:
-        """Raises UsageError for what makes no sense."""
+        """Raise UsageError if the options contradict each other or cannot be parsed."""
         if self.listen is not None and not self.listen.startswith("unix:/") and not _ADDRESS.fullmatch(self.listen):
             raise UsageError(
                 f"--listen {self.listen!r} is no HOST:PORT", hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh"
@@ -60,7 +63,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class BoardSettings:
-    """The text of profagentd.toml, and what of it others need."""
+    """Text of profagentd.toml, with the values that the rest of a deployment needs."""
 
     text: str
     listen: str
@@ -69,25 +72,28 @@ class BoardSettings:
 
     @property
     def has_tls(self) -> bool:
-        """Whether hosts need a certificate."""
+        """True if hosts need a certificate: the daemon listens beyond the board itself."""
         return not is_local(self.listen)
 
     def host(self, reached_by: str) -> str:
-        """By which name or address hosts call the daemon, on a board that SSH reaches by `reached_by`."""
+        """Return the name or address by which hosts call the daemon.
+
+        `reached_by` is the board's name for SSH; it is used if the daemon listens on every address, or needs a tunnel.
+        """
         host = host_of(self.listen)
         return reached_by if not self.has_tls or host in _ANY_HOST else host
 
     def address(self, reached_by: str) -> str:
-        """HOST:PORT, or unix:PATH, for boards.toml."""
+        """Return the daemon's address for boards.toml: HOST:PORT or unix:PATH."""
         if not self.has_tls:
-            # Only a tunnel leads there, and has to end at this very place.
+            # Without TLS only an SSH tunnel leads to the daemon, and the tunnel ends at exactly this address.
             return self.listen
         host = self.host(reached_by)
         return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
 
     @property
     def own_address(self) -> str:
-        """What the board's own programs call it."""
+        """Address by which programs on the board reach the daemon."""
         return f"127.0.0.1:{self._port}" if host_of(self.listen) in _ANY_HOST else self.listen
 
     @property
@@ -96,9 +102,11 @@ class BoardSettings:
 
 
 def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: str, consumer: str) -> BoardSettings:
-    """The settings with what was asked for; what a person wrote there stays. Raises ProfagentError, UsageError.
+    """Return the board's settings with the requested changes; other keys and comments stay as they are.
 
-    `consumer` is whose captures count as delivery unless others are named.
+    `old` is the present text of profagentd.toml, empty for none. `consumer` is the consumer whose acknowledgement
+    counts as delivery unless `asked` names others. Raises ProfagentError if the text on the board cannot be parsed,
+    UsageError for contradictory options.
     """
     asked.check()
     try:
@@ -119,7 +127,7 @@ def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: 
         _set(document, "insecure", None)
     if not layout.is_usual:
         _set(document, "identity", identity)
-        # systemd gives the service a directory of its own.
+        # systemd provides the state directory itself (StateDirectory=), so the key would contradict the unit.
         _set(document, "state", None if init == "systemd" else layout.state)
     text = tomlkit.dumps(document)
     values = tomllib.loads(text)
@@ -146,7 +154,7 @@ def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:
 
 
 def _set(document: Any, key: str, value: Any) -> None:
-    """Another value, or none; an equal one stays as it was written."""
+    """Set a key, or remove it for None; an equal value keeps the formatting that the file has."""
     if value is None:
         document.pop(key, None)
     elif document.get(key) != value:
@@ -154,7 +162,10 @@ def _set(document: Any, key: str, value: Any) -> None:
 
 
 def choose_init(facts: InstalledFacts, wish: str, layout: Layout) -> str:
-    """One of INITS. Raises UsageError where the user may not, or another one has the service."""
+    """Return the member of INITS to use.
+
+    Raises UsageError if the user is not root, or another init system has the service.
+    """
     chosen = chosen_init(wish, installed_init(layout, facts.files), facts.init, facts.hostname)
     if chosen != "none" and facts.uid != 0:
         raise UsageError(
@@ -165,7 +176,7 @@ def choose_init(facts: InstalledFacts, wish: str, layout: Layout) -> str:
 
 
 def check_version(facts: InstalledFacts, name: str, *, is_upgrade: bool) -> None:
-    """Raises UsageError when another version would be replaced unasked, or there is none to upgrade."""
+    """Raise UsageError if another version would be replaced without --upgrade, or there is none to upgrade."""
     if is_upgrade and not facts.current:
         raise UsageError(f"there is nothing to upgrade on {facts.hostname}", hint="leave --upgrade out")
     if facts.current not in ("", name) and not is_upgrade:
@@ -176,26 +187,30 @@ def check_version(facts: InstalledFacts, name: str, *, is_upgrade: bool) -> None
 
 
 def is_deployed(facts: InstalledFacts, layout: Layout) -> bool:
-    """Whether something of a deployment to this layout is there."""
+    """Return True if the board has any part of a deployment to this layout."""
     is_served = owned_init(layout, facts.files) is not None
     return is_served or layout.config in facts.files or bool(facts.current)
 
 
 def board_name(facts: InstalledFacts) -> str:
-    """A name for boards.toml by the host name. Raises UsageError where that is none."""
+    """Return a name for boards.toml, made of the host name.
+
+    Raises UsageError if the host name is empty or a placeholder.
+    """
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
     if not name or facts.hostname in ("", "(none)", "localhost"):
         raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
     return name
 
 
-# Each board's own, the surest first; then an image's, made anew at a first boot if its maker saw to that.
+# Hardware marks belong to one board, the most reliable first. Image marks are shared by all boards flashed from one
+# image, unless the image creates them at its first boot.
 _HARDWARE, _IMAGE = (("mac",), ("serial",)), ("machine-id", "host-key")
 
 
 @dataclass(slots=True)
 class DeployBoard:
-    """A board, what it is, and what was deployed there or is to be."""
+    """Board to deploy to: its facts, and the settings, service and entry that it is to have."""
 
     layout: Layout
     reached_by: str
@@ -204,10 +219,14 @@ class DeployBoard:
     service: Service
     entry: BoardEntry
     copied_from: BoardEntry | None
-    """Another machine, which has the identity that is written here."""
+    """Entry of the other machine from which this board's identity was copied; None if the identity is its own."""
 
     def differing(self, keys: Mapping[str, tuple[bytes, int]]) -> dict[str, tuple[bytes, int]]:
-        """Identity, keys, service and settings that are not on the board like that. A key goes with its certificate."""
+        """Return the files (content and mode by path) that the board lacks or has with other content.
+
+        These are the identity, the service's files, the settings, and `keys`. A private key is never read from the
+        board; `keys` has it only together with a new certificate.
+        """
         wanted = {
             self.layout.board_id: (f"{self.entry.uuid}\n".encode(), 0o644),
             **keys,
@@ -219,7 +238,10 @@ class DeployBoard:
 
 
 async def looked_at(remote: Remote, options: DeployOptions) -> DeployBoard:
-    """The board; nothing is written. Raises UsageError, ProfagentError, UnreachableError."""
+    """Return the board with its plan; nothing is written there.
+
+    Raises UsageError, ProfagentError, UnreachableError.
+    """
     options.asked.check()
     layout, entries = options.layout, BoardsFile().entries()
     facts = await survey_installed(remote, layout)
@@ -246,30 +268,33 @@ async def looked_at(remote: Remote, options: DeployOptions) -> DeployBoard:
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """A board's identity from now on, and what is known of the board."""
+    """Identity that a board has from now on, and its entry in boards.toml."""
 
     identity: str
     entry: BoardEntry | None = None
     copied_from: BoardEntry | None = None
-    """The board whose identity is written here, and which is another machine."""
+    """Entry of the other machine whose identity is written on this board; None if there is no such machine."""
 
 
 def recognised(entries: Iterable[BoardEntry], written: str, target: str, marks: Collection[str]) -> Recognised:
-    """The board with a written identity ("": none), that SSH calls `target` and whose machine has these marks.
+    """Return the identity of a board, and its entry in boards.toml if it has one.
 
-    One that has none and is known by its SSH name was flashed anew, and gets its own again.
+    `written` is the identity on the board, empty for none; `target` its name for SSH; `marks` identify the machine. A
+    board without a written identity that is known by its SSH name was flashed again, and gets its former identity back.
+    An identity that was copied from another machine is replaced by a new one.
     """
     found = next((entry for entry in entries if (entry.uuid == written if written else entry.ssh == target)), None)
     if found is None:
         return Recognised(written or str(uuid.uuid4()))
-    # Who flashes a board anew changes what an image brings, and leaves the machine.
+    # Flashing a board changes its image marks and leaves its hardware. A board without a written identity may have been
+    # flashed, so image marks prove nothing there.
     if _is_another_machine(found.machine.split(), marks, by_image=bool(written)):
         return Recognised(str(uuid.uuid4()), copied_from=found if written else None)
     return Recognised(written or found.uuid or str(uuid.uuid4()), found)
 
 
 def _is_another_machine(before: Collection[str], now: Collection[str], *, by_image: bool) -> bool:
-    """Whether these are not the marks of one machine; False where nothing tells."""
+    """Return True if the marks are known to belong to two machines; False if no kind of mark is on both sides."""
     for kinds in (*_HARDWARE, *([_IMAGE] if by_image else [])):
         old, new = ({mark for mark in marks if mark.partition(":")[0] in kinds} for marks in (before, now))
         if old and new:
@@ -280,9 +305,10 @@ def _is_another_machine(before: Collection[str], now: Collection[str], *, by_ima
 def board_keys(
     folder: Path, name: str, host: str, identity: str, installed: str | None, tell: Callable[[str], None]
 ) -> tuple[str, Mapping[str, bytes]]:
-    """The fingerprint and files, by name, for the board that hosts call `host`; a CA is made where there is none.
+    """Return the certificate's fingerprint, and the key files by name, for the board that hosts call `host`.
 
-    `installed` is the certificate (PEM) that the board has together with its key, which then stay. UsageError.
+    A CA is created in `folder` if that is empty. `installed` is the certificate (PEM) that the board has together with
+    its private key; both stay in use if they fit. Raises UsageError.
     """
     keys = Keys(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
@@ -301,7 +327,7 @@ def board_keys(
 
 
 def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
-    """The certificate, when the CA's hosts take it of the board with that identity at that host."""
+    """Return the certificate if hosts of this CA accept it for the board with that identity at that host, else None."""
     try:
         found = Certificate.read(pem, BOARD_CERT)
     except UsageError:

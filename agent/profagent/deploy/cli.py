@@ -1,4 +1,4 @@
-"""`profagent deploy`."""
+"""Command line of `profagent deploy`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from profagent.link.addresses import default_keys
 from profagent.tables.table import json_text, printable
 
 RETAIN = ("keep", "delivered", "min_free")
-# What says how a version is brought, and so does not go with leading back or removing.
+# Options that only installing a version reads; --rollback and --remove refuse them.
 SETTINGS = ("listen", "roots", "retain", "retain_for", "min_free")
 BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 

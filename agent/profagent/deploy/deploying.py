@@ -1,4 +1,4 @@
-"""Deploying the daemon to a board over SSH: look, plan, bring, try out, and remove."""
+"""Deployment of the daemon over SSH: survey, plan, upload, trial, rollback and removal."""
 
 from __future__ import annotations
 
@@ -41,13 +41,15 @@ if TYPE_CHECKING:
     from profagent.ssh.remote import Program, Remote
 
 
+# Pause between attempts to reach a daemon that has just been started.
 _BETWEEN_S = 1.0
+# Content and mode of files, by path on the board.
 Files = dict[str, tuple[bytes, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """What was asked for; `name` may be empty, and is then the board's host name."""
+    """Options of one deployment; an empty `name` means the board's host name."""
 
     target: str
     layout: Layout = field(default_factory=Layout)
@@ -65,7 +67,7 @@ class DeployOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What came of it. Without a board: nothing was done, the changes are what would be."""
+    """Result of a deployment; `board` is None for a dry run, whose `changes` were not made."""
 
     entry: BoardEntry
     version: str
@@ -79,9 +81,10 @@ class Deployed:
 async def opened(
     options: DeployOptions, show: Callable[[str], None], tell: Callable[[str], None]
 ) -> AsyncIterator[Deployment]:
-    """The board, logged in to and looked at; what an interrupted deployment changed is taken back first.
+    """Log in to the board, survey it, and yield its Deployment.
 
-    `show` is given lines about the board and what is changed there. Raises as its actions.
+    Changes of an interrupted deployment are undone first. `show` receives lines about the board and its changes, `tell`
+    remarks about progress. Raises UsageError, UnreachableError, RefusedError, ProfagentError.
     """
     async with connect(options.target, Person()) as remote:
         found = Deployment(remote, options, await looked_at(remote, options), show, tell)
@@ -97,19 +100,20 @@ async def opened(
 
 @dataclass(slots=True)
 class Deployment:
-    """What can be done on a board. All raise UsageError, UnreachableError, RefusedError, ProfagentError.
+    """Actions on a board. All raise UsageError, UnreachableError, RefusedError, ProfagentError.
 
-    Unless the board says otherwise, what ran there before runs on.
+    The version that ran before continues to run, unless the board confirms the change.
     """
 
     remote: Remote
     options: DeployOptions
+    # The survey and its plan; replaced when an interrupted deployment was undone.
     board: DeployBoard
     show: Callable[[str], None]
     tell: Callable[[str], None]
 
     async def deploy(self) -> Deployed:
-        """Have it run this host's version, and be known by its name from now on. What is so already is left alone."""
+        """Run this host's version on the board, and enter the board in boards.toml; equal parts are left alone."""
         options, board, facts = self.options, self.board, self.board.facts
         version = await chosen_version(facts, options.python, options.bundle, options.wheelhouse)
         check_version(facts, version.name, is_upgrade=options.is_upgrade)
@@ -133,7 +137,7 @@ class Deployment:
         return Deployed(self.board.entry, version.name, changes, replaced, found, board.service.starts_at_boot)
 
     async def roll_back(self) -> Deployed:
-        """Have the version before run again; a second time leads back."""
+        """Run the previous version again; a second call returns to the present one."""
         board, facts = self.board, self.board.facts
         if not facts.previous or facts.previous not in facts.versions:
             raise UsageError(f"{facts.hostname} has no version before {facts.current or 'any'}", hint="deploy one")
@@ -148,9 +152,9 @@ class Deployment:
         return Deployed(board.entry, facts.previous, (change,), (), found, board.service.starts_at_boot)
 
     async def remove(self) -> bool:
-        """Stop the service and remove its files, on the board and from boards.toml; whether there was anything.
+        """Stop the service and remove its files from the board, and the board from boards.toml.
 
-        UsageError also where JOBs are among what would be removed.
+        Return False if nothing was deployed. Raises UsageError if JOBs lie in a directory that would be removed.
         """
         layout, facts = self.options.layout, self.board.facts
         if not is_deployed(facts, layout):
@@ -164,14 +168,15 @@ class Deployment:
         return True
 
     async def change(self, request: Mapping[str, Any]) -> None:
-        """Have `setup` do something that needs no second word."""
+        """Send `setup` a request that needs no confirmation, and wait for its answer."""
         async with self._running_setup(request) as program:
             await self._answer(program)
 
     async def _tried(self, version: str, part: str, wanted: Files) -> Board:
-        """Have a version run, and answer; else what was there before is there, and runs, again.
+        """Start a version on trial, and return the description of its daemon.
 
-        So it is when this is cancelled, and when the link is lost: the board does it by itself.
+        If it does not start or answer, or this task is cancelled, the board restores the previous version; if the link
+        is lost, it does so by itself.
         """
         layout, facts = self.options.layout, self.board.facts
         had_service = installed_init(layout, facts.files) is not None
@@ -184,8 +189,11 @@ class Deployment:
                     raise _not_usable(version, before, ProfagentError(answer["why"], hint="see its log there"), answer)
                 board = await self._answered()
                 program.stdin.write(b"keep\n")
+                # The board has been told to keep the version: a cancellation must not end the wait for its answer, or
+                # both sides would disagree about what runs.
                 await finished(asyncio.create_task(self._answer(program)))
             except asyncio.CancelledError:
+                # Shielded: the board must have restored its version before the link is closed.
                 await finished(asyncio.create_task(_taken_back(program)))
                 raise
             except (UnreachableError, RefusedError) as error:
@@ -199,11 +207,11 @@ class Deployment:
 
     @asynccontextmanager
     async def _running_setup(self, request: Mapping[str, Any]) -> AsyncIterator[Program]:
-        """`setup`, which was given a request, and hears this host for as long as the context."""
+        """Yield `setup` with a request sent; the board hears this host for as long as the context lasts."""
         layout, python = self.options.layout, self.board.facts.python
         await self.remote.must(f"mkdir -p {layout.prefix}")
         await self.remote.put(files("profagent.deploy").joinpath("setup.py").read_bytes(), layout.setup)
-        # A bundle has a Python of its own.
+        # A bundle brings its own Python, which is preferred: the board may have none.
         tree = request.get("part") or layout.current
         system = shlex.quote(python.path) if python else "python3"
         setup = f"$python -I -B {layout.setup} {HOST_SILENCE_S}"
@@ -213,7 +221,10 @@ class Deployment:
             yield program
 
     async def _answer(self, program: Program) -> Mapping[str, Any]:
-        """The next answer. Raises ProfagentError for one that says why not, UnreachableError."""
+        """Return the next answer of `setup`.
+
+        Raises ProfagentError for a failure that it reports, UnreachableError for a lost link.
+        """
         line = await program.read_line()
         hostname = self.board.facts.hostname
         if not line:
@@ -229,13 +240,13 @@ class Deployment:
         return answer
 
     async def _is_active(self) -> bool:
-        """Whether the board says that the service runs."""
         return (await self.remote.run(self.board.service.is_active)).status == 0
 
     async def _answered(self) -> Board:
-        """Who answers: over mutual TLS, or through a tunnel where the daemon listens on the board alone.
+        """Return the description of the daemon, over mutual TLS, or through a tunnel where it listens on loopback.
 
-        It is waited for as long as the board says that it runs.
+        The attempts go on until DAEMON_ANSWER_S seconds have passed, or the board says MOST_DEATHS times in a row that
+        the service does not run.
         """
         settings, entry = self.board.settings, self.board.entry
         async with AsyncExitStack() as stack:
@@ -253,13 +264,14 @@ class Deployment:
                 except RefusedError:
                     raise
                 except UnreachableError:
+                    # One look may fall between two restarts by the init system: only a series of them ends the wait.
                     found_dead = 0 if await self._is_active() else found_dead + 1
                     if found_dead == MOST_DEATHS or asyncio.get_running_loop().time() > until:
                         raise
                 await asyncio.sleep(_BETWEEN_S)
 
     async def _brought(self, version: DaemonTree) -> str:
-        """Where the version has arrived on the board."""
+        """Upload the version, and return the directory on the board that holds it."""
         self.tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = f"{self.options.layout.versions}/{version.name}.{secrets.token_hex(4)}.part"
         tar = version.tar()
@@ -281,7 +293,7 @@ class Deployment:
         yield from (f"remove {path}" for path in board.service.unwanted if path in there)
 
     def _replaced(self) -> Iterator[str]:
-        """What somebody else may rely on: another CA's keys, and an identity that is another board's."""
+        """Yield what others may depend on: the keys of another CA, an identity that was copied from another board."""
         there = self.board.facts.files.get(f"{self.options.layout.keys}/{CA}")
         own = self.options.keys / CA
         if self.board.settings.has_tls and there is not None and not (own.exists() and there.encode() == content(own)):
@@ -291,7 +303,7 @@ class Deployment:
             yield f"the identity {other.uuid}: it is that of {other.name}, another machine; keys are made anew, too"
 
     async def _agreed(self, replaced: tuple[str, ...]) -> None:
-        """Ask whether it may be replaced. Raises UsageError when nobody says so."""
+        """Ask the person whether these may be replaced. Raises UsageError without an agreement."""
         for line in replaced:
             self.show(f"replace  {line}")
         if not replaced or self.options.is_dry or self.options.may_replace:
@@ -303,11 +315,11 @@ class Deployment:
             )
 
     def _keys(self) -> Files:
-        """Keys by their paths on the board; its entry has its certificate's fingerprint from now on."""
+        """Return the key files by path on the board, and enter the certificate's fingerprint in the board's entry."""
         board, folder = self.board, self.options.layout.keys
         if not board.settings.has_tls:
             return {}
-        # A copy's key is the other board's.
+        # The key of a copied image belongs to the other board, so this board gets a new one.
         has_own = board.facts.has_key and board.copied_from is None
         installed = board.facts.files.get(f"{folder}/{BOARD_CERT}") if has_own else None
         host, entry = board.settings.host(board.reached_by), board.entry
@@ -317,7 +329,6 @@ class Deployment:
 
 
 def _not_usable(version: str, before: str, error: ProfagentError, answer: Mapping[str, Any]) -> ProfagentError:
-    """What is said of a version that was taken back."""
     log = _last_message(answer.get("log", ""))
     return type(error)(
         f"{version} was started and cannot be used: {error}; {before}" + (f"; its log ends with: {log}" if log else ""),
@@ -327,7 +338,8 @@ def _not_usable(version: str, before: str, error: ProfagentError, answer: Mappin
 
 
 async def _taken_back(program: Program) -> Mapping[str, Any]:
-    """Have what is on trial taken back; its answer. Raises UnreachableError."""
+    """Have the board restore what its trial replaced, and return its answer. Raises UnreachableError."""
+    # The pipe may be closed already; the board then restores by itself, and its answer is still read.
     with suppress(OSError):
         program.stdin.write(b"back\n")
     answer: Mapping[str, Any] = json.loads(await program.read_line() or b"{}")
@@ -336,14 +348,14 @@ async def _taken_back(program: Program) -> Mapping[str, Any]:
 
 
 def _last_message(log: str) -> str:
-    """A log's last line that is not indented, with what to do that stands below it."""
+    """Return the last line of a log that is not indented, joined with the indented lines below it."""
     lines = [line for line in log.splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if not line[0].isspace()]
     return ": ".join(line.strip() for line in lines[begins[-1] :]) if begins else ""
 
 
 def _forget(identity: str, keys: Keys) -> None:
-    # Deployed again, the board has a new identity, and needs a certificate of that.
+    # A later deployment gives the board a new identity and certificate, so the present one can be revoked.
     if (keys.folder / CA).exists():
         for each in keys.entries():
             if not each.revoked and each.certificate.identity == identity:

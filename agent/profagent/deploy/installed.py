@@ -1,4 +1,4 @@
-"""A board with what was deployed there: a POSIX sh script that looks and writes nothing, and its answers."""
+"""Survey of a deployed board: a POSIX sh script that only reads, and the parser of its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 async def survey_installed(remote: Remote, layout: Layout) -> InstalledFacts:
-    """Look at the board and what was deployed there; its key stays there. Raises UnreachableError, ProfagentError."""
+    """Return the facts of the board and its deployment; the private key is not read.
+
+    Raises UnreachableError, ProfagentError.
+    """
     readable = (path for path in layout.files if not path.endswith(".key"))
     script = installed_script(layout, (*readable, f"{layout.roots_d}/*.conf", *every_service_file(layout)))
     return read_installed((await remote.must("sh -s", script.encode())).stdout.decode("utf-8", "replace"))
@@ -63,20 +66,21 @@ for file in $FILES; do
     { cat "$file"; echo; } | sed 's/^/|/'
 done
 """
+# The bit of a MAC address's first byte that marks it as locally administered.
 _MADE_UP = 2
 _DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledFacts(BoardFacts):
-    """A board, and what was deployed there. Empty, None or 0 is what could not be found out."""
+    """Facts of a board and its deployment; empty, None or 0 means that the fact could not be determined."""
 
     kernel: str
     model: str
     system: str
-    """What /etc/os-release calls it, or OpenHarmony."""
+    """PRETTY_NAME of /etc/os-release, or OpenHarmony."""
     tools: str
-    """busybox or toybox; empty: others."""
+    """busybox or toybox; empty for other tools."""
     user: str
     uid: int
     clock: datetime | None
@@ -89,23 +93,23 @@ class InstalledFacts(BoardFacts):
     previous: str
     versions: tuple[str, ...]
     marks: tuple[str, ...]
-    """By what its machine is known again (`board.recognised`)."""
+    """Marks, KIND:VALUE, by which `board.recognised` identifies the machine."""
     has_key: bool
     is_on_trial: bool
-    """Whether a deployment was neither confirmed nor taken back."""
+    """True if a deployment was neither confirmed nor undone."""
     files: Mapping[str, str] = field(repr=False)
-    """The texts of the files that were asked about, by path, of those that there are."""
+    """Texts of the requested files that exist, by path."""
 
 
 def installed_script(layout: Layout, files: Iterable[str]) -> str:
-    """Return the script; it prints the contents of `files`, too, of which some may be patterns."""
+    """Return the survey script, which also prints the contents of `files`; these may be shell patterns."""
     given = {"KEY": f"{layout.keys}/board.key", "TRIAL": layout.trial, "FILES": " ".join(files)}
     assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given.items())
     return f"{survey_script(layout.prefix)}{assigned}init() {{ {FOUND_INIT}; }}\n{_SCRIPT}"
 
 
 def read_installed(output: str) -> InstalledFacts:
-    """Return the facts that the script has printed. Raises ProfagentError when they make no sense."""
+    """Return the facts that the script printed. Raises ProfagentError if they cannot be parsed."""
     return read_answers(output, _facts)
 
 
@@ -134,21 +138,21 @@ def _facts(said: Mapping[str, str], files: Mapping[str, str]) -> InstalledFacts:
 
 
 def _marks(said: Mapping[str, str]) -> Iterator[str]:
-    # A MAC address whose second digit has this bit was made up by somebody, maybe at this boot.
+    # A locally administered MAC address was assigned by software, perhaps at this boot, and identifies no hardware.
     yield from (f"mac:{mac}" for mac in said.get("macs", "").lower().split() if not int(mac[:2], 16) & _MADE_UP)
     if said.get("serial"):
         yield f"serial:{said['serial']}"
     if said.get("machine_id"):
-        # It is not to be told around as it is (machine-id(5)).
+        # machine-id(5) asks that the id itself is not disclosed, so only its digest leaves the board.
         yield f"machine-id:{sha256(said['machine_id'].encode()).hexdigest()[:_DIGITS]}"
 
 
-# A board tells its time in whole seconds.
+# The survey reads the board's clock in whole seconds (`date +%s`), and its answer takes time to arrive.
 CLOCK_RESOLUTION_S = 2
 
 
 def fact_lines(facts: InstalledFacts, now: datetime) -> Iterator[str]:
-    """What the board is, for people, a line each; `now` is the host's time."""
+    """Yield lines that describe the board to people; `now` is the host's time."""
     model = f", {facts.model}" if facts.model else ""
     yield f"board    {facts.hostname}{model}: {facts.machine}, Linux {facts.kernel}, {facts.libc or 'libc N/A'}"
     tools = f", with the programs of {facts.tools}" if facts.tools else ""

@@ -1,8 +1,9 @@
-"""Changes what is deployed on a board. It runs there, on the standard library of Python 3.9 and nothing else.
+"""Program that changes a deployment; it runs on the board, with the standard library of Python 3.9 alone.
 
-It reads a request and says what became of it, a JSON object a line. A version is started on trial: unless `keep`
-comes, what was there before comes back. So it does when the input ends, or when no line came for as many seconds as
-its argument says. What a trial replaced is in one file until then: the next run puts it back where this one was killed.
+It reads a request and answers with one JSON object a line. A version is started on trial: the previous version is
+restored unless the host sends `keep`. It is also restored when the input ends, or when no line arrived for as many
+seconds as the first argument says. Until then one file holds what the trial replaced; if this program is killed, the
+next run restores from that file.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Request = dict[str, Any]
 
 
 class SetupError(Exception):
-    """What cannot be done, and what would help."""
+    """Failure of a request, with a hint about its remedy."""
 
     def __init__(self, why: str, hint: str = "see its message") -> None:
         super().__init__(why)
@@ -43,7 +44,8 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Do what the first line asks for; the exit code."""
+    """Carry out the request in the first line of the input, and return the exit code."""
+    # When the SSH link is lost the program must live on, to restore the previous version.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     hear = _Ear(float(sys.argv[1]))
     line = hear.word()
@@ -53,8 +55,10 @@ def main() -> int:
     try:
         with _alone(request["lock"], request["owner"]):
             _take_back(request["trial"])
+            # A trial that a killed run left behind was undone above, so every act starts from a confirmed state.
             _ACTS[request["act"]](request, hear)
         if request["act"] == "remove":
+            # Only after the lock is released: its file may lie in one of these directories.
             for directory in request["empty"]:
                 with suppress(OSError):
                     os.rmdir(directory)
@@ -66,7 +70,10 @@ def main() -> int:
 
 
 def checked_tree(directory: str) -> str:
-    """The name of the version in a directory, of which every file is as it was made. Raises SetupError."""
+    """Return the name of the version in a directory, once every file's digest agrees with the manifest.
+
+    Raises SetupError for a damaged file.
+    """
     with open(f"{directory}/{MANIFEST}", "rb") as file:
         text = file.read()
     manifest = json.loads(text)
@@ -78,14 +85,15 @@ def checked_tree(directory: str) -> str:
 
 
 class _Ear:
-    """Lines of standard input from a host, which is gone when none came for `silence_s`."""
+    """Reader of lines from the host, which counts as gone when none arrived for `silence_s` seconds."""
 
     def __init__(self, silence_s: float) -> None:
         self._silence_s = silence_s
+        # Bytes that were read beyond the last complete line.
         self._rest = b""
 
     def line(self) -> str | None:
-        """Return the next line; None when the host is gone."""
+        """Return the next line; None if the host is gone."""
         while b"\n" not in self._rest:
             ready, _, _ = select.select([0], [], [], self._silence_s)
             piece = os.read(0, 1 << 16) if ready else b""
@@ -96,7 +104,7 @@ class _Ear:
         return line.decode()
 
     def word(self) -> str:
-        """The next line that says something; empty when nobody is there."""
+        """Return the next line that is not empty; an empty string if the host is gone. Empty lines are keepalives."""
         line: str | None = ""
         while line == "":
             line = self.line()
@@ -106,6 +114,7 @@ class _Ear:
 @contextmanager
 def _alone(lock: str, owner: str) -> Iterator[None]:
     os.makedirs(os.path.dirname(lock), exist_ok=True)
+    # O_NOFOLLOW: the lock is in a directory of the system, where a link must not redirect the write.
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         try:
@@ -123,13 +132,14 @@ def _alone(lock: str, owner: str) -> Iterator[None]:
 
 
 def _install(request: Request, hear: _Ear) -> None:
-    """Have a version run with its files, on trial until the host says `keep`."""
+    """Start a version with its files, on trial until the host sends `keep`."""
     name = _arrived(request)
     _begin(request)
     try:
         _place(request)
         _check(request, name)
     except BaseException:
+        # Nothing was started yet: the files go back, and the running service is not restarted.
         _take_back(request["trial"], was_started=False)
         raise
     try:
@@ -144,13 +154,14 @@ def _install(request: Request, hear: _Ear) -> None:
             _clear_versions(request["prefix"])
             _say("kept")
             return
+    # The log is read before the restore, whose own messages would displace the cause.
     log = _shell(request["service"]["log"])[1]
     _take_back(request["trial"])
     _say("back", log=log, **({"why": why} if why else {}))
 
 
 def _arrived(request: Request) -> str:
-    """The version that is to run, whole and on the disk, among the others."""
+    """Return the version to run, verified, on the disk, and moved beside the other versions."""
     for directory in request["directories"]:
         os.makedirs(directory, exist_ok=True)
     for directory in request["private"]:
@@ -162,12 +173,13 @@ def _arrived(request: Request) -> str:
     name = checked_tree(part)
     os.sync()
     shutil.rmtree(f"{versions}/{name}", ignore_errors=True)
+    # The rename follows the sync: a directory with a version's name never has incomplete files after a power cut.
     os.rename(part, f"{versions}/{name}")
     return name
 
 
 def _place(request: Request) -> None:
-    """Have files take their places; the service that runs has read those before."""
+    """Put the files in place; the running service has already read the old ones."""
     for path, (content, mode) in request["files"].items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(f"{path}.new", base64.b64decode(content), mode)
@@ -177,7 +189,7 @@ def _place(request: Request) -> None:
 
 
 def _check(request: Request, name: str) -> None:
-    """Have a version say what it thinks of settings and keys."""
+    """Raise SetupError if the version's daemon refuses the settings and keys, or does not run at all."""
     launcher = f"{request['prefix']}/versions/{name}/{_LAUNCHER}"
     status, said = _shell(f"{launcher} --config {request['config']} --roots-d {request['roots_d']} --check-config")
     if status != 0:
@@ -186,7 +198,10 @@ def _check(request: Request, name: str) -> None:
 
 
 def _first_complaint(text: str) -> tuple[str, str]:
-    """The mistakes that the daemon names, with the first one's hint; else why it does not run at all."""
+    """Return the mistakes that the daemon reports, and the hint of the first one.
+
+    For a traceback: its last line.
+    """
     said = text.splitlines()
     if said[0].startswith("Traceback"):
         return said[-1], "that is its own fault, not the settings': bring it anew, or another version"
@@ -196,7 +211,7 @@ def _first_complaint(text: str) -> tuple[str, str]:
 
 
 def _begin(request: Request) -> None:
-    """Keep what the trial replaces, in one file that is there whole or not at all."""
+    """Save what the trial replaces, in one file that appears complete or not at all."""
     prefix = request["prefix"]
     saved = {path: _kept(path) for path in (*request["files"], *request["unwanted"])}
     links = {name: _link(f"{prefix}/{name}") for name in ("current", "previous")}
@@ -204,11 +219,12 @@ def _begin(request: Request) -> None:
     kept["had_service"] = request["had_service"]
     _write(f"{request['trial']}.new", json.dumps(kept).encode(), 0o600)
     os.sync()
+    # The rename follows the sync, so after a power cut the file is either absent or complete.
     os.replace(f"{request['trial']}.new", request["trial"])
 
 
 def _start(request: Request, name: str) -> str:
-    """Have the links lead to a version, and the service start; why it does not."""
+    """Point the links to a version and start the service; return why it does not start, or an empty string."""
     prefix, service = request["prefix"], request["service"]
     before = _link(f"{prefix}/current")
     if before not in ("", f"versions/{name}"):
@@ -223,7 +239,7 @@ def _start(request: Request, name: str) -> str:
 
 
 def _take_back(trial: str, *, was_started: bool = True) -> None:
-    """Put back what a trial replaced, if one was begun and neither kept nor taken back."""
+    """Restore what a trial replaced; without a trial file there is nothing to restore."""
     try:
         with open(trial, "rb") as file:
             kept = json.loads(file.read())
@@ -243,12 +259,13 @@ def _take_back(trial: str, *, was_started: bool = True) -> None:
     commands = ("enable", "restart") if kept["had_service"] else ("forget",)
     for command in commands if was_started else ():
         _shell(service[command])
+    # The trial file goes last: if this run is killed before, the next one restores once more, to the same end.
     os.sync()
     os.unlink(trial)
 
 
 def _remove(request: Request, _: _Ear) -> None:
-    """Stop the service and take away all that deployments have made; JOBs are elsewhere, as was asked before."""
+    """Stop the service and remove everything that deployments made; the host has checked that no JOBs are there."""
     _shell(request["service"]["stop"])
     _point(f"{request['prefix']}/current", "")
     _point(f"{request['prefix']}/previous", "")
@@ -259,7 +276,7 @@ def _remove(request: Request, _: _Ear) -> None:
     _shell(request["service"]["forget"])
 
 
-# What was begun before is taken back in any case.
+# `back` has nothing to do but to answer: main() undoes an interrupted trial before every act.
 _ACTS: dict[str, Callable[[Request, _Ear], None]] = {
     "install": _install,
     "remove": _remove,
@@ -268,7 +285,7 @@ _ACTS: dict[str, Callable[[Request, _Ear], None]] = {
 
 
 def _clear_versions(prefix: str) -> None:
-    """Remove what no link leads to, whole or in part; nothing else that stands there."""
+    """Remove the versions, complete or partial, that no link points to; unknown names are left alone."""
     leads = {_link(f"{prefix}/{name}").rpartition("/")[2] for name in ("current", "previous")}
     with suppress(FileNotFoundError):
         for each in os.scandir(f"{prefix}/versions"):
@@ -278,7 +295,10 @@ def _clear_versions(prefix: str) -> None:
 
 
 def _shell(command: str) -> tuple[int, str]:
-    """Its exit status and what it says. A service that it leaves behind may keep its output open, so that is a file."""
+    """Return a command's exit status and output.
+
+    The output goes to a file: a service that the command leaves running may hold a pipe open for ever.
+    """
     with tempfile.TemporaryFile() as said:
         ran = subprocess.run(  # noqa: S603 - the host's own commands
             ["sh", "-c", command],  # noqa: S607
@@ -302,6 +322,7 @@ def _kept(path: str) -> tuple[str, int] | None:
 
 def _write(path: str, content: bytes, mode: int) -> None:
     _forget(path)
+    # O_EXCL: after the unlink, a file or link that appears here belongs to somebody else.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)
         file.write(content)
@@ -317,7 +338,7 @@ def _link(path: str) -> str:
 
 
 def _point(path: str, target: str) -> None:
-    """Have a link lead there; nowhere: it goes."""
+    """Replace a link atomically; an empty target removes it."""
     if not target:
         _forget(path)
         return

@@ -1,4 +1,4 @@
-"""How a board starts the daemon: the service's files, and the commands that work on them."""
+"""Services that start the daemon on a board: their files, the commands that control them, and requests to `setup`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from profagent.boards.layout import Layout
 
 
-# Of a file system that is always there, can be written to, and is not the prefix's.
+# The lock is in a directory that every board has, that is writable, and that no prefix contains.
 _BOARD_LOCK = "/var/run/profagentd.deploying"
 TEMPLATE = "retention.conf.in"
 _MADE = "# Made by a deployment, which makes it anew; what is your own goes into another file here.\n"
 INITS = ("systemd", "initd", "none")
-# Of systemd/.
+# Resources of this package, below systemd/.
 SERVICE_FILES = (
     "profagentd.service",
     "profagentd.init",
@@ -34,11 +34,11 @@ _UNIT = "/etc/systemd/system/profagentd.service"
 DROP_IN = f"{_UNIT}.d/retention.conf"
 _USERS, _DIRECTORIES = "/etc/sysusers.d/profagentd.conf", "/etc/tmpfiles.d/profagentd.conf"
 _SCRIPT = "/etc/init.d/profagentd"
-# BusyBox's rcS starts what is called so; Debian has a program for it.
+# BusyBox's rcS starts scripts that are named like this; Debian uses update-rc.d instead.
 _BOOTED = "/etc/init.d/S90profagentd"
 _LOG_LINES = 5
 _PREFIX = re.compile(r"=(\S+)/current/bin/profagentd|^PREFIX=(\S+)$", re.MULTILINE)
-# Says which init system a board has.
+# Shell command that prints the board's init system, a member of INITS.
 FOUND_INIT = (
     "if [ -d /run/systemd/system ]; then echo systemd; elif [ -d /etc/init.d ]; then echo initd; else echo none; fi"
 )
@@ -46,44 +46,53 @@ FOUND_INIT = (
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Files by path, with their mode, and shell commands. `starts_at_boot` is what is said of it."""
+    """Service of one init system: files (text and mode) by path, and shell commands that control it.
+
+    `starts_at_boot` is a sentence for people about starting at boot.
+    """
 
     init: str
     files: Mapping[str, tuple[str, int]]
     unwanted: tuple[str, ...]
-    """Files that it might have and does not."""
+    """Paths that an earlier deployment may have written and that this service must not have."""
     enable: str
     restart: str
     stop: str
     forget: str
-    """After the files were removed."""
+    """Command that makes the init system forget the service, run after its files were removed."""
     is_active: str
     log: str
     starts_at_boot: str
     owned: tuple[str, ...] = field(default=())
-    """What else it leaves, to be removed with it."""
+    """Other paths that the service creates, removed together with it."""
 
 
 def service(init: str, layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
-    """The service under one of INITS; `deletes`: it may delete JOBs below `roots`."""
+    """Return the service for a member of INITS; with `deletes` it may delete JOBs below `roots`."""
     if init == "systemd":
         return _systemd(layout, roots, deletes=deletes)
     return _script(layout, has_boot=init == "initd")
 
 
 def every_service_file(layout: Layout) -> tuple[str, ...]:
-    """All files that a service may have, of any init system."""
+    """Return the paths of all files that a service of any init system may have."""
     return (_UNIT, DROP_IN, _USERS, _DIRECTORIES, _SCRIPT, _private_script(layout))
 
 
 def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
-    """The init system whose files are among those of a board; one that starts this layout's daemon comes first."""
+    """Return the init system whose files are among a board's, or None.
+
+    One that starts this layout's daemon is preferred.
+    """
     known = {_UNIT: "systemd", _SCRIPT: "initd", _private_script(layout): "none"}
     return owned_init(layout, paths) or next((init for path, init in known.items() if path in paths), None)
 
 
 def chosen_init(wish: str, installed: str | None, found: str, where: str) -> str:
-    """One of INITS: as was wished, else the one that has the service, else the board's. UsageError for another one."""
+    """Return the requested member of INITS; for `auto` the one that has the service, else the board's own.
+
+    Raises UsageError if the request contradicts the installed service or the board.
+    """
     if wish not in ("auto", installed or wish):
         hint = "leave --init out, or --remove what is installed first"
         raise UsageError(f"the service on {where} was installed with --init {installed}", hint=hint)
@@ -93,7 +102,10 @@ def chosen_init(wish: str, installed: str | None, found: str, where: str) -> str
 
 
 def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
-    """The init system that starts this layout's daemon, by the texts of a board's files; another prefix has its own."""
+    """Return the init system that starts this layout's daemon, or None; `texts` are a board's files by path.
+
+    A service of another prefix does not count.
+    """
     if f"={layout.prefix}/current/bin/profagentd" in texts.get(_UNIT, ""):
         return "systemd"
     if f"\nPREFIX={layout.prefix}\n" in texts.get(_SCRIPT, ""):
@@ -102,7 +114,7 @@ def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
 
 
 def check_owner(layout: Layout, texts: Mapping[str, str], where: str) -> None:
-    """Raises UsageError where the service of a board starts the daemon of another prefix."""
+    """Raise UsageError if the board's service starts the daemon of another prefix."""
     if owned_init(layout, texts) is not None or installed_init(layout, texts) is None:
         return
     found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
@@ -114,7 +126,7 @@ def check_owner(layout: Layout, texts: Mapping[str, str], where: str) -> None:
 
 
 def named_roots(files: Mapping[str, str], layout: Layout) -> tuple[str, ...]:
-    """The roots that programs have named, of a board's files by path."""
+    """Return the roots that programs have entered in roots.d; `files` are texts by path."""
     texts = [text for path, text in sorted(files.items()) if path.startswith(f"{layout.roots_d}/")]
     lines = [line.strip() for text in texts for line in text.splitlines()]
     return tuple(line for line in lines if line.startswith("/"))
@@ -129,7 +141,10 @@ def install_request(
     *,
     had_service: bool,
 ) -> dict[str, Any]:
-    """What `setup` is asked to put in place: `part` is where the version has arrived, empty for one that is there."""
+    """Return the request to `setup` to install a version.
+
+    `part` is the directory with the uploaded version; empty if the board has the version already.
+    """
     return {
         **setup_request("install", layout, service),
         "version": version,
@@ -145,7 +160,10 @@ def install_request(
 
 
 def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> dict[str, Any]:
-    """What `setup` is asked to take away. Raises UsageError where one of these roots would be lost."""
+    """Return the request to `setup` to remove a deployment.
+
+    Raises UsageError if one of `roots` lies in a directory that would be removed.
+    """
     settings = (layout.config, layout.board_id, layout.keys, layout.roots_d, f"{layout.settings}/default")
     own = (layout.state, f"{layout.prefix}/run/profagentd.pid", f"{layout.prefix}/run/profagentd.daemon.pid")
     paths = (*service.files, *service.unwanted, *service.owned, *settings, *own, layout.setup)
@@ -164,9 +182,10 @@ def removal_request(layout: Layout, service: Service, roots: Iterable[str]) -> d
 
 
 def setup_request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
-    """What `setup` is asked; `back` has taken back what was not confirmed."""
+    """Return the fields that all requests to `setup` share; the act `back` needs no others."""
     commands = ("enable", "restart", "stop", "forget", "log")
-    # The board's service is one, so its lock is, whatever the prefix; without any another prefix is for itself.
+    # A board has one system service, hence one lock for all prefixes. A private prefix without a service shares nothing
+    # with the others, and its user may not write to the directory of the board's lock.
     has_own_lock = service.init == "none" and not layout.is_usual
     return {
         "act": act,
@@ -198,7 +217,7 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         stop="systemctl --quiet disable --now profagentd",
         forget="systemctl daemon-reload; userdel profagentd 2>/dev/null || deluser profagentd 2>/dev/null || :",
         is_active="systemctl --quiet is-active profagentd",
-        # What systemd says of it comes after what it says itself.
+        # _SYSTEMD_UNIT= selects the daemon's own messages: systemd's, which come later, would hide the cause.
         log=f"journalctl _SYSTEMD_UNIT=profagentd.service --lines {_LOG_LINES} --output cat --no-pager",
         starts_at_boot="systemd starts it at boot, and again when it fails",
         owned=(f"{_UNIT}.d", "/var/lib/profagentd"),
@@ -220,7 +239,7 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
         if has_boot
         else ":",
         is_active=f"{path} status | grep -q process",
-        # Likewise its watcher.
+        # The lines of the init script's watcher are left out for the same reason.
         log=f"grep -v ' profagentd.init: ' {layout.log} | tail -n {_LOG_LINES}",
         starts_at_boot=booted if has_boot else manual,
         owned=(layout.log, f"{layout.log}.1"),
@@ -232,7 +251,7 @@ else ln -sf profagentd {_BOOTED}; fi"""
 
 
 def _for_unit(path: str) -> str:
-    """A path as it stands between quotes in a unit."""
+    """Return a path escaped for a quoted word of a unit file."""
     return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
@@ -245,7 +264,7 @@ def _text(name: str) -> str:
 
 
 def _placed(text: str, layout: Layout) -> str:
-    """A file of systemd/ with a layout's paths."""
+    """Return the text of a service file with the paths of a layout."""
     if layout.is_usual:
         return text
     moved = {
