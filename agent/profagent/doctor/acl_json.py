@@ -1,4 +1,4 @@
-"""Checks of an acl.json: whether the runtime would record anything with it (format page 5)."""
+"""Checks of an acl.json for what keeps the runtime from recording with it (format page 5)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ ITEMS = {
     "aicpu": ("aicpu", "on", "aacpu"),
     "acl_api": ("acl_api", "on", ""),
 }
+# Similarity (difflib's ratio, 0 to 1) from which an unknown key counts as a misspelling of a known one.
 _ALIKE = 0.8
 _SET = "write it with `profagent aclconfig set` (--board BOARD for a file there), and start the program again"
 _MEND = "mend it there, then check it again: what else keeps the runtime from recording shows then"
@@ -39,15 +40,17 @@ def acl_json_section(
     output: str = "",
     roots: Sequence[str] | None = None,
 ) -> Section:
-    """What the runtime would do with the file.
+    """Return the findings about an acl.json.
 
-    `size` is the file's where `data` is cut. `output`: directory, missing, not a directory, or empty if that is not
-    known. `roots`: where the daemon looks for JOBs, None if that is not known.
+    `data` may be cut; `size` is then the file's size in bytes. `output` is the state of the output directory:
+    directory, missing, not a directory, or empty if it is not known. `roots` are the daemon's roots, None if they are
+    not known.
     """
     size = len(data) if size is None else size
     if size > LARGEST_ACL_JSON_BYTES:
         why = f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails"
         return Section(path, (bad("acl-json", why, _MEND),))
+    # A file that was read in part cannot be parsed, and a parse error would blame the user for it.
     if size > len(data):
         return Section(path, (unknown("acl-json", f"{size} bytes, of which {len(data)} were looked at"),))
     try:
@@ -56,12 +59,13 @@ def acl_json_section(
     except FormatError as error:
         why = f"no JSON: {error.found}; svp_acl_init fails with 100000"
         return Section(path, (bad("acl-json", why, _MEND),))
+    # The JSON parser recurses once for each level of nesting, and the file may be anything.
     except RecursionError:
         return Section(path, (unknown("acl-json", "it is nested too deep to be looked at"),))
 
 
 def meant_key(key: str) -> str | None:
-    """The key of `profiler` that this one is, or is a slip of; None for one that is nothing like any."""
+    """Return the key of `profiler` that this key is or misspells; None if it resembles none of them."""
     if key in PROFILER_KEYS:
         return key
     plain = re.sub(r"[^a-z]", "", key.casefold())
@@ -71,7 +75,7 @@ def meant_key(key: str) -> str | None:
 
 
 def is_meant_profiler(key: str) -> bool:
-    """Whether a key of the file is `profiler`, or a slip of it."""
+    """Return True if a key of the file is `profiler` or a misspelling of it."""
     return bool(difflib.get_close_matches(key.casefold(), ["profiler"], cutoff=_ALIKE))
 
 

@@ -1,4 +1,4 @@
-"""Checks of a board by what its daemon sees: the NPU, the programs that use it, the roots of JOBs, inotify."""
+"""Checks of a board with what its daemon sees: the NPU, the programs that use it, the roots of JOBs, inotify."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from profagent.doctor.finding import Finding
     from profagent.link.translate import DaemonFacts, Examination, Mount, RootFacts
 
-# Who is neither the owner nor of the group gets nothing, and the group writes nothing (manual, constraints of use).
+# The manual's constraints of use: others get no access, and the group may not write.
 WANTED_UMASK = 0o027
 NPU_NODES = ("svp_npu", "svp_nnn")
 ERROR_COLUMNS = ("timeout_err_cnt", "hw_err_cnt", "aicpu_err_cnt", "aacpu_err_cnt")
-# A minute of a large model at 15 inferences a second.
+# Enough for a minute of a large model at 15 inferences a second.
 LEAST_FREE_BYTES = 64_000_000
-# A root of some programs has that many directories; each JOB takes two watches more.
+# Enough for a root of a few programs; every JOB takes two more watches.
 LEAST_WATCHES = 1024
-# The manual's constraints of use: letters, digits and underscores.
+# The manual's constraints of use allow letters, digits and underscores in paths.
 PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
+# File systems of memory cards: they have no modes of their own and no links.
 CARDS = ("vfat", "msdos", "exfat")
 CAP_DAC_READ_SEARCH = 1 << 2
 RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
@@ -31,7 +32,7 @@ _NOT_SAID = "the board does not tell"
 
 
 def given(keys: str, arguments: str) -> str:
-    """How a daemon is given settings: `keys` of its file, or `arguments` where it has none."""
+    """Return a remedy that sets the daemon's `keys` in its file, or `arguments` for one started by hand."""
     return (
         f"on the board: in /etc/profagent/profagentd.toml {keys}, and restart the service; by hand: start the daemon"
         f" with {arguments}"
@@ -39,7 +40,7 @@ def given(keys: str, arguments: str) -> str:
 
 
 def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding]:
-    """Which stack, who uses it, what its nodes say, and with which rights programs write."""
+    """Yield the findings about the NPU: driver stack, programs, error counters, and the umask of programs."""
     yield _stack(examination, simulated=simulated)
     yield _tasks(examination)
     yield _npu_errors(examination)
@@ -47,12 +48,13 @@ def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding
 
 
 def _stack(examination: Examination, *, simulated: bool) -> Finding:
-    """The board must run the stack of `svp_acl` (format page 9)."""
+    """Return good if the stack of `svp_acl` is loaded, bad for the other stack or none (format page 9)."""
     check, npu = "npu-stack", examination.npu
     look = "on the board: ls -l /dev/svp_npu /dev/pqp; lsmod"
     if npu is None:
         return unknown(check, examination.why_unknown("npu") or _NOT_SAID, look)
     modules = f"; modules {', '.join(npu.modules)}" if npu.modules else ""
+    # Both stacks may be installed; only the device node tells which one is loaded.
     others = [module for module in npu.modules if "pqp" in module]
     others += ["/dev/pqp"] * npu.has_other_device + ["/opt/lib/npu"] * npu.has_other_libraries
     if npu.has_device:
@@ -71,13 +73,14 @@ def _stack(examination: Examination, *, simulated: bool) -> Finding:
 
 
 def _tasks(examination: Examination) -> Finding:
-    """The manual forbids several profiling tasks on a device at a time."""
+    """Return bad if several profiling tasks use the device, which the manual forbids."""
     check, processes = "npu-tasks", examination.processes
     if processes is None:
         return unknown(check, examination.why_unknown("processes") or _NOT_SAID)
     open_jobs = sum(root.open_jobs for root in examination.roots)
     named = ", ".join(f"{each.name} (pid {each.pid})" for each in processes.with_npu)
     evidence = f"the NPU is open in {named or 'no process'} ({processes.count}); open JOBs: {open_jobs}"
+    # A process does not say that it profiles: several processes and several open JOBs together are the evidence.
     if processes.count > 1 and open_jobs > 1:
         others = " ".join(str(each.pid) for each in processes.with_npu[1:])
         remedy = f"end all but one, e.g. on the board: kill {others}"
@@ -90,7 +93,7 @@ def _tasks(examination: Examination) -> Finding:
 
 
 def _npu_errors(examination: Examination) -> Finding:
-    """What the driver counts; that the counters mean what their names say was never tried on a board."""
+    """Return the driver's error counters; no board has confirmed that they mean what their names say."""
     check = "npu-errors"
     node = next((node for node in examination.umap if node.name in NPU_NODES), None)
     if node is None:
@@ -109,7 +112,10 @@ def _npu_errors(examination: Examination) -> Finding:
 
 
 def _error_counts(text: str) -> dict[str, int]:
-    """The largest value of each column of errors: a line of titles is followed by lines of as many values."""
+    """Return the largest value in each column of errors.
+
+    A table is a line of titles, followed by lines with as many values.
+    """
     found: dict[str, int] = {}
     titles: list[str] = []
     for words in map(str.split, text.splitlines()):
@@ -124,7 +130,10 @@ def _error_counts(text: str) -> dict[str, int]:
 
 
 def _umask(examination: Examination) -> Finding:
-    """The umask of programs that profile; without one that runs, what the modes of JOBs tell of it."""
+    """Return a finding about the umask of programs that profile.
+
+    If none runs, the modes of the newest JOBs are the evidence.
+    """
     check, remedy = "umask", "start the program after: umask 0027"
     processes = examination.processes.with_npu if examination.processes else ()
     masks = {f"{each.name} (pid {each.pid}) {each.umask}": each.umask for each in processes if each.umask}
@@ -133,7 +142,7 @@ def _umask(examination: Examination) -> Finding:
         if any(~_octal(umask) & WANTED_UMASK for umask in masks.values()):
             return bad(check, f"{shown}: the manual wants at least 0027", remedy)
         return good(check, shown)
-    # The modes of a card are its mount's.
+    # A memory card has no modes of its own: they are options of its mount.
     roots = [root for root in examination.roots if root.file_system not in CARDS]
     jobs = [job for root in roots for job in root.newest if job.mode]
     if not jobs:
@@ -153,12 +162,13 @@ _METRICS = "metrics "
 
 
 def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
-    """Where JOBs are written: readable, named as the manual allows, with room, not on a network; and inotify.
+    """Yield the findings about roots: readable, plain names, free space, file system, mounts; and about inotify.
 
-    `roots` are those that the daemon says it has.
+    `roots` are those that the daemon reports.
     """
     by_path = {root.path: root for root in examination.roots}
     for path in roots:
+        # The daemon gives up on a root whose file system does not answer, so some may be missing.
         root = by_path.get(path)
         if root is None:
             why = examination.why_unknown(f"root {path}") or _NOT_SAID
@@ -174,7 +184,7 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
 
 
 def metrics_checks(examination: Examination) -> Iterator[Finding]:
-    """What the board cannot measure of itself; nothing where all is measured, or the daemon does not tell."""
+    """Yield one finding that lists the metrics that the board cannot measure; nothing if it measures all."""
     lacking = [(source, why) for source, why in examination.unknown if source.startswith(_METRICS)]
     if lacking:
         told = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
@@ -182,7 +192,7 @@ def metrics_checks(examination: Examination) -> Iterator[Finding]:
 
 
 def plain_path(path: str) -> Finding:
-    """The manual allows letters, digits and underscores in paths of profiling."""
+    """Return a finding about a path's characters: the manual allows letters, digits and underscores."""
     if PLAIN_PATH.fullmatch(path):
         return good("path", f"{path} has letters, digits and _ alone")
     odd = "".join(sorted(each for each in set(path) if not PLAIN_PATH.fullmatch(each)))
@@ -194,7 +204,7 @@ def plain_path(path: str) -> Finding:
 
 
 def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
-    """The daemon can list the root, what is below it, and its newest JOBs."""
+    """Return good if the daemon can list the root, its directories and its newest JOBs."""
     closed = [(root.path, root.error)] if root.error else []
     closed += [*root.unreadable, *((job.directory, job.error) for job in root.newest if job.error)]
     if not closed:
@@ -225,7 +235,7 @@ def _space(root: RootFacts) -> Finding:
 
 
 def _file_system(root: RootFacts) -> Iterator[Finding]:
-    """A memory card's may not tell what others do."""
+    """Yield a finding for a memory card, which may not report the changes of other programs."""
     if root.file_system in CARDS:
         evidence = (
             f"{root.path} is on {root.file_system}: names without case, times of 2 s, no links, modes of the mount"
@@ -235,7 +245,7 @@ def _file_system(root: RootFacts) -> Iterator[Finding]:
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
-    """Mounts that the vendor's tool has left behind: nothing is mounted for profagent."""
+    """Yield findings about NFS mounts; profagent needs none, and the vendor's tool may leave one behind."""
     if why := examination.why_unknown("mounts"):
         yield unknown("mounts", why)
         return
@@ -258,7 +268,7 @@ def _mount(mount: Mount, roots: Sequence[str]) -> Finding:
 
 
 def _inotify(examination: Examination) -> Finding:
-    """The kernel must let the daemon watch directories."""
+    """Return a finding about the kernel's limits on inotify watches and instances."""
     check, limits = "inotify", examination.inotify
     if limits is None:
         why = examination.why_unknown("inotify") or _NOT_SAID

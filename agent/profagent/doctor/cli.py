@@ -1,4 +1,4 @@
-"""`profagent doctor`."""
+"""Command line of `profagent doctor`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from profagent.link.credentials import Access
     from profagent.link.messages import Board
 
-# As the daemon looks for it: beside the JOB, and one level above.
+# The daemon looks for an acl.json in the same places: beside the JOB, and one level above.
 USUAL_NAMES = ("acl.json", "src/acl.json")
 _MEANING = {FindingMark.GOOD: "ok", FindingMark.BAD: "to mend", FindingMark.UNKNOWN: "not known"}
 
@@ -91,7 +91,7 @@ def command(
         sections += job_sections(job)
     if lake is not None:
         require_lake(lake)
-        # It is of a layer above this one, and needs what no other check does.
+        # `lake` is a layer above `doctor`, and its libraries take long to import: they are loaded for this check alone.
         sections.append(import_module("profagent.lake.checks").lake_section(lake))
     is_good = all(each.is_good for each in sections)
     if as_json:
@@ -102,11 +102,14 @@ def command(
 
 
 def job_sections(directory: Path) -> list[Section]:
-    """What is found in a JOB, in each acl.json in a usual place, and of facts. UsageError for no JOB."""
+    """Return the findings about a JOB, about each acl.json in a usual place, and about undecided facts.
+
+    Raises UsageError if the directory is no JOB.
+    """
     job, about = LocalJobFiles(directory), display_text(str(directory))
     files: dict[str, int] = {}
     for path in job.paths:
-        with suppress(OSError):  # it may just have gone: the JOB may be at work
+        with suppress(OSError):  # a program may still write the JOB, and the board delete from it
             files[path] = (directory / path).stat().st_size
     found = Section(f"{about}{' [simulated]' if job.is_simulated else ''}", tuple(job_checks(job, files)))
     above = directory.resolve().parent
@@ -118,7 +121,10 @@ def job_sections(directory: Path) -> list[Section]:
 async def host_and_board(
     workspace: Workspace, access: Access, board: str | None = None, over: OverSsh | None = None
 ) -> list[Section]:
-    """What is found here, and of a board that is named. Raises UsageError for what cannot be a way to a board."""
+    """Return the findings about this host, and about the board if one is named.
+
+    Raises UsageError for options that cannot lead to a board.
+    """
     about_board, answered = ([], "") if board is None else await _board_sections(board, access, over)
     findings = await asyncio.to_thread(lambda: list(host.workspace_checks(workspace)))
     findings += host.own_certificates(access)
@@ -127,10 +133,11 @@ async def host_and_board(
 
 
 async def _board_sections(board: str, access: Access, over: OverSsh | None) -> tuple[list[Section], str]:
-    """What is found of a board, and the identity of the one that answers; empty when none does."""
+    """Return the findings about a board, and its identity; the identity is empty if no daemon answers."""
     address = access.named(board).address
     about = f"board {board}" if board == address else f"board {board} at {address}"
     findings: list[Finding] = []
+    # Behind a tunnel or a socket no name is resolved on this host.
     if over is None and not BoardsFile().behind_ssh([board]) and not address.startswith("unix:"):
         findings.append(await _name_resolution(host_of(address)))
     try:
@@ -159,7 +166,6 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
 
 
 async def _name_resolution(name: str) -> Finding:
-    """The board's name must lead to an address."""
     remedy = f"getent hosts {name}; or name the board by its IP address: profagent boards add NAME ADDRESS"
     try:
         async with asyncio.timeout(RESOLVE_S):
@@ -173,6 +179,7 @@ async def _name_resolution(name: str) -> Finding:
 
 
 async def _examined(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+    # A daemon of another major version is only described: what its other answers mean is not known.
     has_more = board.protocol[0] == PROTOCOL[0]
     examination = await channel.examine() if has_more else Examination()
     findings = [host.daemon_version(board), host.listener(board)]

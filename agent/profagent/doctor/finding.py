@@ -1,4 +1,4 @@
-"""What checks have found, and how that is shown to people and to programs."""
+"""Results of checks, and their form for people and for programs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from profagent.tables.table import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The longest name of a check, but for those of counters.
+# Width of the column with the names of checks, in characters; only names of counters are longer.
 WIDTH = 12
 
 
 class FindingMark(StrEnum):
-    """The verdict, as programs are told it."""
+    """Verdict of a check; the values stand in the JSON output."""
 
     GOOD = "good"
     BAD = "bad"
@@ -29,7 +29,7 @@ _SIGNS = {FindingMark.GOOD: "✓", FindingMark.BAD: "✗", FindingMark.UNKNOWN: 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's verdict, what it stands on, and the command that mends it."""
+    """Verdict of one check, its evidence, and the command that corrects the fault."""
 
     check: str
     mark: FindingMark
@@ -39,34 +39,34 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was found about a board, a JOB or a file."""
+    """Findings about one subject: a host, a board, a JOB or a file."""
 
     about: str
     findings: tuple[Finding, ...]
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is known to be wrong."""
+        """True if no finding is bad; unknown ones do not count."""
         return all(finding.mark is not FindingMark.BAD for finding in self.findings)
 
 
 def good(check: str, evidence: str) -> Finding:
-    """It is as it should be."""
+    """Return a finding that the check passed."""
     return Finding(check, FindingMark.GOOD, evidence)
 
 
 def bad(check: str, evidence: str, remedy: str) -> Finding:
-    """It is not as it should be."""
+    """Return a finding that the check failed, with its remedy."""
     return Finding(check, FindingMark.BAD, evidence, remedy)
 
 
 def unknown(check: str, evidence: str, remedy: str = "") -> Finding:
-    """It cannot be known."""
+    """Return a finding that the check could not decide."""
     return Finding(check, FindingMark.UNKNOWN, evidence, remedy)
 
 
 def section_fields(section: Section) -> dict[str, object]:
-    """As JSON has it; whatever a board or a file said is text."""
+    """Return a section as JSON objects; text of a board or a file is made safe for display."""
     return {
         "about": display_text(section.about),
         "findings": [
@@ -76,7 +76,7 @@ def section_fields(section: Section) -> dict[str, object]:
 
 
 def section_lines(section: Section) -> Iterator[str]:
-    """What it is about, and a line or two a finding."""
+    """Yield a section's subject, and one or two lines for each finding."""
     yield printable(section.about)
     width = max((len(finding.check) for finding in section.findings), default=0)
     for finding in section.findings:
@@ -84,7 +84,7 @@ def section_lines(section: Section) -> Iterator[str]:
 
 
 def finding_lines(finding: Finding, width: int = WIDTH) -> Iterator[str]:
-    """The finding, and below it what mends it."""
+    """Yield the finding, and its remedy on a second line if there is one."""
     yield printable(f"  {_SIGNS[finding.mark]} {finding.check:{width}}  {finding.evidence}")
     if finding.remedy:
         yield printable(f"    {'':{width}}→ {finding.remedy}")

@@ -1,4 +1,4 @@
-"""Checks of this host, and of the way to a board: workspace, certificates, names, link, identity and clock."""
+"""Checks of this host and of the way to a board: workspace, certificates, names, link, identity and clock."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ if TYPE_CHECKING:
     from profagent.link.translate import Examination
     from profagent.store.workspace import Workspace
 
-# So long before its end a certificate should be renewed.
+# A certificate that ends within this time is reported.
 RENEW_BEFORE = timedelta(days=14)
 _DAY = "%Y-%m-%d"
 
 
-# An hour of a large model at 15 inferences a second, its rows included, takes some gigabytes; this is its beginning.
+# Free bytes below which the disk is reported. An hour of a large model at 15 inferences a second takes some gigabytes
+# with its rows, so this is enough for the first minutes.
 LEAST_FREE_BYTES = 1_000_000_000
+# SQLite's virtual machine steps between two looks at the time limit of the check.
 STEPS_BETWEEN_LOOKS = 10_000
 _RENEW_HOST = "have another one issued: profagent keys revoke NAME; profagent keys issue host NAME"
 _RENEW_BOARD = (
@@ -55,7 +57,10 @@ _RENEW_CA = "make a CA anew: profagent keys init --keys DIR, and issue every boa
 
 
 class Known(NamedTuple):
-    """A board of boards.toml, or one that was named: what identity it has there, and which one answers, if any."""
+    """Board of boards.toml, or one named on the command line, with its two identities.
+
+    `written` is the identity in boards.toml, `answered` that of the daemon at the address; both may be empty.
+    """
 
     name: str
     address: str
@@ -66,7 +71,10 @@ class Known(NamedTuple):
 def certificate_dates(
     whose: str, certificate: Certificate, host_time: datetime, board_time: datetime | None, renew: str
 ) -> Finding:
-    """A certificate must hold by both clocks; `renew` is how to get another."""
+    """Return a finding about a certificate's validity by both clocks.
+
+    `renew` is the remedy that replaces it. `board_time` is None if the board's clock is not known.
+    """
     check = "certificate"
     dates = f"{certificate.since:{_DAY}} to {certificate.until:{_DAY}}"
     seen = f"{whose} certificate ({certificate.name or 'no name'}) is valid {dates}"
@@ -80,7 +88,7 @@ def certificate_dates(
 
 
 def daemon_version(board: Board) -> Finding:
-    """Daemon and host should be of one version; another minor version works."""
+    """Return a finding about the versions of daemon and host; only another major protocol version is bad."""
     spoken, own = (".".join(map(str, each)) for each in (board.protocol, PROTOCOL))
     seen = (
         f"profagentd {board.daemon_version} speaks protocol {spoken}; this is profagent {__version__}, protocol {own}"
@@ -93,7 +101,7 @@ def daemon_version(board: Board) -> Finding:
 
 
 def listener(board: Board) -> Finding:
-    """Nobody who is not known may do anything on the board."""
+    """Return bad if the daemon accepts calls from anyone."""
     if not board.insecure:
         return good("listener", "not open to others: it has TLS, or is not reached from outside")
     settings = given("name these files in place of insecure", "these files in place of --insecure")
@@ -105,11 +113,15 @@ def listener(board: Board) -> Finding:
 
 
 def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
-    """The board's clock is `offset_us` ahead, known to ± `uncertainty_us`; None where no exchange told."""
+    """Return a finding about the board's clock, which is `offset_us` ± `uncertainty_us` ahead of the host's.
+
+    `offset_us` is None if the comparison gave no result.
+    """
     if offset_us is None:
         return unknown("clock", "the clock was set while it was compared", "run doctor again")
     board = time_of(board_us)
     seen = f"the board's clock is {offset_us / 1e6:+,.6f} s ± {uncertainty_us / 1e6:.6f} s from this host's"
+    # Bad only if the offset is too large even at the favourable end of its uncertainty.
     if board < EARLIEST or abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         never = ", it was never set" if board < EARLIEST else ""
         remedy = "on the board, with this host's seconds: date -u -s @$(date +%s); for good: an NTP client"
@@ -120,7 +132,7 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
 
 
 def identities(boards: Sequence[Known]) -> Iterator[Finding]:
-    """Boards that were made from one image have one identity, and cannot be told apart."""
+    """Yield bad for boards that share an identity, as copies of one image do, or answer with an unexpected one."""
     holders: dict[str, dict[str, str]] = defaultdict(dict)
     for board in boards:
         if identity := board.answered or board.written:
@@ -146,7 +158,7 @@ def identities(boards: Sequence[Known]) -> Iterator[Finding]:
 
 
 def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
-    """It can be written, its database is of this version and whole, and there is room; nothing in it is changed."""
+    """Yield the findings about the workspace: writable, database intact, free space. Nothing in it is changed."""
     root, database = workspace.root.absolute(), workspace.database
     stands = next(above for above in (root, *root.parents) if above.exists())
     elsewhere = "or name another one: --workspace DIR"
@@ -165,7 +177,10 @@ def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _why_not_writable(directory: Path) -> str:
-    """By making a file that has no name, which asks quotas and read-only file systems as well."""
+    """Return why no file can be made in the directory, or an empty string.
+
+    The check creates a file without a name, so it covers quotas and read-only file systems, and leaves nothing behind.
+    """
     try:
         with tempfile.TemporaryFile(dir=directory):
             return ""
@@ -177,6 +192,7 @@ async def _database(database: Path) -> Finding:
     until = time.monotonic() + LONGEST_CHECK_S
     try:
         async with reading(database) as connection:
+            # A large database takes long to check: SQLite calls this handler, and True interrupts the statement.
             await connection.set_progress_handler(lambda: time.monotonic() > until, STEPS_BETWEEN_LOOKS)
             (checked,) = await fetched_one(connection, "PRAGMA quick_check(1)")
             found: str = checked.splitlines()[-1]
@@ -194,7 +210,7 @@ async def _database(database: Path) -> Finding:
 
 
 def own_certificates(access: Access) -> Iterator[Finding]:
-    """Those of this host and of its authority, where it has any."""
+    """Yield the findings about the certificates of this host and of its CA, if it has any."""
     keys = access.keys or default_keys()
     if access.keys is None and not (keys / CERT).exists():
         return
@@ -209,7 +225,7 @@ def own_certificates(access: Access) -> Iterator[Finding]:
 
 
 async def known_boards(access: Access, named: str | None, answered: str) -> list[Known]:
-    """The boards of boards.toml with who answers for them, and the one that was named."""
+    """Return the boards of boards.toml and the one named, each with the identity that answers at its address."""
     entries = BoardsFile().entries().values()
     boards = list(await asyncio.gather(*(_known_board(access, entry) for entry in entries if entry.name != named)))
     if named is not None:
@@ -222,7 +238,7 @@ async def _known_board(access: Access, board: BoardEntry) -> Known:
     address = full_address(board.address)
     if board.is_behind_ssh:
         return Known(board.name, f"{address} of {board.ssh}", board.uuid)
-    # By its address: who answers there is wanted, whoever should.
+    # Without the known boards any identity is accepted: the check asks who answers, and compares afterwards.
     anybody = replace(access, known={})
     try:
         async with asyncio.timeout(ASK_S), connected(address, anybody) as channel:
@@ -233,7 +249,7 @@ async def _known_board(access: Access, board: BoardEntry) -> Known:
 
 
 def board_certificates(examination: Examination, offset_us: int | None) -> Iterator[Finding]:
-    """The daemon's and its authority's, by both clocks."""
+    """Yield the findings about the certificates of the daemon and of its CA, by both clocks."""
     now = datetime.now(UTC)
     shown = None if offset_us is None else time_of(int(now.timestamp() * 1e6) + offset_us)
     if why := examination.why_unknown("certificates"):

@@ -1,4 +1,4 @@
-"""Checks of a JOB directory: whether it holds what was to be recorded, and whether its times fit each other."""
+"""Checks of a JOB directory: that it holds what was to be recorded, and that its times agree."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from profagent.ingest.local import LocalJobFiles
 
 
-# Below that share the NPU idled, or ticks are longer than is believed.
+# Share of an inference's time that layers take at least; below it the NPU idled, or a tick is longer than assumed.
 LEAST_SHARE = 0.25
 
 
 def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
-    """There are layers; `files` are sizes by paths inside the JOB. Else the likely reason (format page 9)."""
+    """Yield good if the JOB has layers, else the likely reason why not (format page 9).
+
+    `files` are sizes in bytes by path inside the JOB.
+    """
     check = "job-data"
     names = names_of(files)
     models = unprofiled(names, files)
@@ -57,7 +60,7 @@ def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
 
 
 def job_checks(job: LocalJobFiles, files: Mapping[str, int]) -> Iterator[Finding]:
-    """What is there, and the NPU's clock."""
+    """Yield the findings about the JOB's data and about the NPU's clock."""
     yield from job_data(files)
     frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
@@ -68,7 +71,11 @@ def job_checks(job: LocalJobFiles, files: Mapping[str, int]) -> Iterator[Finding
 
 
 class JobNet(NamedTuple):
-    """A net in one inference: its sequence numbers in the order of the file, its runs, pictures of each batch run."""
+    """Records of one net in one inference.
+
+    `sequence` holds their numbers in the order of the file, `is_batch` one flag for each layer of the net, `sizes` the
+    pictures of each batch run.
+    """
 
     sequence: tuple[int, ...]
     is_batch: tuple[bool, ...]
@@ -77,7 +84,10 @@ class JobNet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobInference:
-    """Its ticks in all, and its time on the NPU by its `.done` and CPU records; of some a CPU part may be missing."""
+    """Ticks of one inference, and its time on the NPU: from its `.done`, less its CPU segments.
+
+    `may_have_cpu_part` says that a CPU segment may have left no record.
+    """
 
     path: str
     ticks: int
@@ -87,7 +97,10 @@ class JobInference:
 
 
 def inferences_of(job: LocalJobFiles) -> Iterator[JobInference]:
-    """Those that have a `.done`: of a model that was loaded again the part that it is about, the last."""
+    """Yield inferences that have a `.done`, at most about EXAMINED_INFERENCES of them, spread over the JOB.
+
+    If a model was loaded again, its log has several parts, of which the `.done` describes the last.
+    """
     logs = job.inferences
     for path, name in logs[:: max(1, -(-len(logs) // EXAMINED_INFERENCES))]:
         try:
@@ -98,7 +111,7 @@ def inferences_of(job: LocalJobFiles) -> Iterator[JobInference]:
         if 0 < done.file_len <= len(data) <= LARGEST_EXAMINED_LOG_BYTES:
             records = view_records(data[-done.file_len :], AICORE_DTYPE)
             cpu_us = _cpu_us(job, path, done)
-            # Between several nets the CPU may have been at work, recorded or not.
+            # Several nets mean that the CPU may have worked between them, and its records may be missing.
             is_unsure = not cpu_us and len(np.unique(records["net"])) > 1
             ticks = int(records["ticks"].sum(dtype="u8"))
             window_us = done.end_us - done.start_us - cpu_us
@@ -106,7 +119,7 @@ def inferences_of(job: LocalJobFiles) -> Iterator[JobInference]:
 
 
 def _nets(job: LocalJobFiles, name: LogName, done: Done, records: Records) -> Iterator[JobNet]:
-    """Those whose layers are known."""
+    """Yield the nets whose layers are known."""
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
         is_batch = None if join is None else join.batch_layers(net)
@@ -116,7 +129,7 @@ def _nets(job: LocalJobFiles, name: LogName, done: Done, records: Records) -> It
 
 
 def _batch_sizes(name: LogName, done: Done) -> tuple[int, ...]:
-    """Pictures in each batch run; empty where they are not known, or too many."""
+    """Return the pictures in each batch run; empty if they are not known, or too many to examine."""
     batch, pictures = name.batch_num or 0, name.input_pic_num or 0
     if done.online_batch_num:
         return done.online_batch_num
@@ -147,7 +160,7 @@ def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
         )
 
 
-# Each fact's alternatives; the first is taken for likely, and alone is read right.
+# The alternatives of each fact. The readers assume the first one, and misread a JOB for which another is true.
 FACTS: Mapping[str, Mapping[str, str]] = {
     "tick-unit": {
         "100-cycles": "a tick is 100 cycles of the NPU's clock",
@@ -164,22 +177,22 @@ FACTS: Mapping[str, Mapping[str, str]] = {
 }
 _SEND = "send it, for what depends on it is not read right: profagent kit -o evidence.tar.gz JOB"
 
-# An alternative is refuted when more than this share of the votes is against it, and more than one: one record of one
-# inference may be disturbed.
+# An alternative is refuted if more than this share of the votes, and more than one vote, is against it: a single
+# inference may have a disturbed record.
 REFUTING_SHARE = 0.2
-# Below, whole microseconds say little.
+# Shorter inferences are not used: times are whole microseconds, which is too coarse for them.
 LEAST_US = 50
 
 
 class Votes(NamedTuple):
-    """For each inference, the alternatives that it allows; `seen` has the numbers."""
+    """The alternatives that each inference allows; `seen` is the evidence in words."""
 
     seen: str
     votes: Sequence[Collection[str]] = ()
 
 
 def job_facts(job: LocalJobFiles, about: str) -> Section:
-    """What a JOB confirms or refutes, a finding for each fact."""
+    """Return a finding for each undecided fact that the JOB may confirm or refute."""
     inferences = list(inferences_of(job))
     nets = [each.nets for each in inferences]
     found = {
@@ -191,7 +204,7 @@ def job_facts(job: LocalJobFiles, about: str) -> Section:
 
 
 def fact_finding(fact: str, found: Votes) -> Finding:
-    """What the votes make of a fact."""
+    """Return the finding that the votes give for a fact."""
     alternatives, most_against = FACTS[fact], max(1, REFUTING_SHARE * len(found.votes))
     possible = [name for name in alternatives if sum(name not in vote for vote in found.votes) <= most_against]
     if len(possible) == len(alternatives):
@@ -207,7 +220,11 @@ def fact_finding(fact: str, found: Votes) -> Finding:
 
 
 def tick_votes(inferences: Sequence[JobInference], frequency_mhz: int | None) -> Votes:
-    """Layers take no longer than their inference; an NPU that idles looks like a longer tick, and tells nothing."""
+    """Return the tick units that each inference allows: layers take no longer than their inference.
+
+    An NPU that idles looks like one with a longer tick, so a unit that leaves it mostly idle is excluded only where
+    another unit fits and some unit is impossible.
+    """
     usable = [each for each in inferences if each.window_us >= LEAST_US and each.ticks]
     if not usable or not frequency_mhz:
         return Votes(f"no inference of {LEAST_US} us or more with a .done and the NPU's clock")
@@ -225,7 +242,7 @@ def tick_votes(inferences: Sequence[JobInference], frequency_mhz: int | None) ->
 
 
 def batch_votes(inferences: Sequence[Sequence[JobNet]]) -> Votes:
-    """How nets that worked on several pictures are numbered."""
+    """Return the numberings that each inference with nets of several pictures allows."""
     several = [[net for net in nets if sum(net.sizes) > 1] for nets in inferences]
     first = next((net for nets in several for net in nets), None)
     if first is None:
@@ -242,13 +259,13 @@ def batch_votes(inferences: Sequence[Sequence[JobNet]]) -> Votes:
 def _batch_vote(net: JobNet) -> frozenset[str]:
     last, ways = max(net.sequence), _numberings(net)
     allowed = frozenset(name for name, numbers in ways.items() if _may_be(numbers, net.sequence))
-    # The last layers may take no time; a whole round of them does.
+    # The last layers may take no time and leave no record, but a whole round of layers does not.
     likely = frozenset(name for name in allowed if max(ways[name]) - last < len(net.is_batch))
     return likely or allowed
 
 
 def _numberings(net: JobNet) -> Mapping[str, list[int]]:
-    """The numbers of all records, by each alternative, before the runtime's filter."""
+    """Return the numbers of all records by alternative, before the runtime's filter."""
     batches = [_one_batch(net.is_batch, size) for size in net.sizes]
     return {
         "on": list(range(sum(map(len, batches)))),
@@ -259,7 +276,10 @@ def _numberings(net: JobNet) -> Mapping[str, list[int]]:
 
 
 def _one_batch(is_batch: Sequence[bool], size: int) -> list[int]:
-    """The runs of one batch as they are executed: layers between batch layers once for each picture."""
+    """Return the layer indices of one batch run in the order of execution.
+
+    Layers between batch layers run once for each picture.
+    """
     order: list[int] = []
     for batch, group in groupby(range(len(is_batch)), key=is_batch.__getitem__):
         order += [*group] * (1 if batch else size)
@@ -267,10 +287,10 @@ def _one_batch(is_batch: Sequence[bool], size: int) -> list[int]:
 
 
 def _may_be(numbers: Sequence[int], sequence: Sequence[int]) -> bool:
-    """Whether the records can be what the runtime's filter and layers without time left of these.
+    """Return True if the runtime's filter, and layers that take no time, could reduce `numbers` to `sequence`.
 
-    The filter keeps every record of the highest number that it let through. A single number at the end that is too
-    high may be disturbed.
+    The filter keeps every record of the highest number that it passes. One number at the end that is too high may be a
+    disturbed record.
     """
     is_cut = max(sequence) > max(numbers)
     rest = sequence[:-1] if is_cut else sequence
