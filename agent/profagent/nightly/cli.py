@@ -1,4 +1,4 @@
-"""`profagent nightly`: its commands, its timer, and telling the verdict by a webhook, a mail, a command."""
+"""Command line of `profagent nightly`: its timer, and notification of the verdict by webhook, mail or command."""
 
 from __future__ import annotations
 
@@ -53,14 +53,17 @@ _LINK = re.compile(r"<a [^>]*>(.*?)</a>")
 
 
 def unit_folder(manager: str, environment: Mapping[str, str]) -> Path:
-    """Where systemd looks for units of the user, or of the system."""
+    """Return the directory of the units of the user's, or the system's, service manager."""
     if manager == "system":
         return Path("/etc/systemd/system")
     return Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
 
 
 def units(settings: Path, at: str) -> dict[str, str]:
-    """The units by their names: run the settings, every night at this time (systemd's OnCalendar)."""
+    """Return the texts of the units by name.
+
+    They run the settings at the times of `at`, in the form of systemd's OnCalendar.
+    """
     program = shutil.which("profagent") or str(Path(sys.argv[0]).resolve())
     values = {"@PROFAGENT@": _quoted(program), "@SETTINGS@": _quoted(str(settings.resolve())), "@AT@": at}
     texts = {}
@@ -72,7 +75,7 @@ def units(settings: Path, at: str) -> dict[str, str]:
 
 
 def install_timer(settings: Path, manager: str, at: str) -> Path:
-    """Write the units and start the timer; the folder. Raises UsageError, ProfagentError."""
+    """Write the units, start the timer, and return the directory. Raises UsageError, ProfagentError."""
     if shutil.which("systemctl") is None:
         raise UsageError("there is no systemctl here", hint="have cron, or what you have, call `profagent nightly run`")
     folder = unit_folder(manager, os.environ)
@@ -100,7 +103,7 @@ def _systemctl(*arguments: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A word of a unit's command line."""
+    """Return the text as one quoted word of a unit's command line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 
@@ -153,7 +156,7 @@ def init(*, config: Path, timer: str, at: str | None) -> None:
 
 
 def _manager(timer: str) -> str | None:
-    """The one that was named, or that the person at the terminal wants."""
+    """Return the service manager that the option names, or the person at the terminal chooses; None for none."""
     for manager in MANAGERS:
         place = unit_folder(manager, os.environ)
         asks = timer == "ask" and sys.stdin.isatty()
@@ -188,20 +191,24 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
     )
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     with _locked_for_night(workspace) as folder:
+        # Nights are sorted newest first, so the first good one of a board is its last good night.
         earlier = [board for past in past_nights(folder) for board in past.boards]
         night_run = NightRun(tonight, here, workspace, began, earlier, tell)
         lake = named_lake(located(settings.lake, here), workspace)
         outcomes, pushing = run_until_stopped(lambda stop: _captured_and_pushed(night_run, lake, stop))
         night = Night(began, outcomes)
+        # Tonight counts as well: the sessions that the next night will be compared with must survive the clearing.
         own = [PastBoard(each.board, each.verdict.word, each.session) for each in night.outcomes]
         measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
         staying = {each: "of the next night" for each in measures if each is not None}
         remarks = [pushing.remark] if pushing.remark else []
+        # Records that the lake does not have yet must not be deleted.
         if pushing.is_done:
             remarks += cleared_after_night(workspace, settings, rules, staying, lake)
         night = replace(night, remarks=remarks)
         write_atomically(folder / f"{began}.json", [msgspec.json.encode(night.document()), b"\n"], durably=True)
         page = write_beside(folder, night, settings.reports)
+    # The night is on the disk and its lock released: a slow webhook holds up no other run.
     for remark in tell_night(night, settings.tell, page):
         tell(remark)
     text = "\n".join(report_lines(night, as_markdown=as_markdown))
@@ -215,13 +222,13 @@ async def _captured_and_pushed(
     night_run: NightRun, lake: str, stop: asyncio.Event
 ) -> tuple[list[BoardOutcome], Pushing]:
     outcomes = await night_run.boards(stop)
-    # What no board has brought yet has no database.
+    # Without a single capture there is no database, and `push` would fail.
     is_pushed = lake and night_run.workspace.database.exists()
     return outcomes, await night_run.pushed(lake, stop) if is_pushed else Pushing("", is_done=True)
 
 
 def _tonight(settings: Nightly, groups: Sequence[str]) -> Nightly:
-    """The settings with the boards of these groups alone; without one with all."""
+    """Return the settings with the boards of these groups alone; with all boards if no group is named."""
     if not groups:
         return settings
     chosen = boards_of(groups)
@@ -235,7 +242,7 @@ def _tonight(settings: Nightly, groups: Sequence[str]) -> Nightly:
 
 @contextmanager
 def _locked_for_night(workspace: Workspace) -> Iterator[Path]:
-    """The folder of nights, for this one alone. Raises WorkspaceBusyError, ProfagentError."""
+    """Yield the directory of nights, locked against other runs. Raises WorkspaceBusyError, ProfagentError."""
     folder = workspace.root / "nightly"
     make_directory(folder)
     with (folder / "lock").open("w") as lock:
@@ -249,7 +256,7 @@ def _locked_for_night(workspace: Workspace) -> Iterator[Path]:
 
 
 def _settings(config: Path) -> tuple[Nightly, Rules]:
-    """The settings, whose every text has been read. Raises UsageError."""
+    """Return the settings and the rules of clearing, with every text parsed. Raises UsageError."""
     try:
         text = config.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -271,9 +278,10 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
 def cleared_after_night(
     workspace: Workspace, settings: Nightly, rules: Rules, staying: Mapping[int, str], lake: str = ""
 ) -> list[str]:
-    """Let go of what the settings name, but for baselines and what the next night is compared with; a remark.
+    """Delete the records that the retention settings release, and return remarks about it.
 
-    Where there is a lake, what it lacks stays.
+    Baselines stay, and so do the sessions in `staying` (number and reason), and with a lake every session that is not
+    in it.
     """
     conditions = [condition_of(text) for text in settings.retention.where]
     if (rules == Rules() and not conditions) or not workspace.database.exists():
@@ -291,9 +299,9 @@ def cleared_after_night(
 
 
 def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str]:
-    """Tell whom the settings name; why it could not be told, a line each: remarks, and no verdict.
+    """Notify everyone whom the settings name, and yield a remark for each notification that failed.
 
-    `page` goes with the mail.
+    A failure does not change the verdict. `page` is attached to the mail.
     """
     document = msgspec.json.encode(night.document())
     if to.webhook:
@@ -305,7 +313,7 @@ def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str
 
 
 def mail(night: Night, to: Tell, page: Path | None) -> EmailMessage:
-    """The verdict in the subject, the report in the text, and the night's page beside it."""
+    """Return a mail with the verdict as its subject, the report as its text, and the page attached."""
     message = EmailMessage()
     message["Subject"] = printable(f"profagent: {night.headlines()[0]}")
     message["To"] = ", ".join(to.mail)
@@ -315,7 +323,7 @@ def mail(night: Night, to: Tell, page: Path | None) -> EmailMessage:
     where = [] if page is None else ["", f"with links to reports and earlier nights: {page} on {platform.node()}"]
     message.set_content("\n".join([*report_lines(night, as_markdown=False), *where]) + "\n")
     if page is not None:
-        # Its links lead to files beside it, which are not where the mail is read.
+        # The links of the page lead to files on this host, which the reader of the mail does not have.
         text = _LINK.sub(r"\1", page.read_text("utf-8"))
         message.add_attachment(text, subtype="html", filename=page.name)
     return message

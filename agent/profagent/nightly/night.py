@@ -1,4 +1,4 @@
-"""What a night came to: for each board, and for all."""
+"""Settings of nights, and their results: for each board, and for all."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
+# The default of `schedule`, in the form of systemd's OnCalendar.
 SCHEDULE = "*-*-* 02:00"
 _EXAMPLE = """\
 # What `profagent nightly run` does. Every key that is commented out has the value that it has without it.
@@ -69,7 +70,7 @@ SENDMAIL = ["/usr/sbin/sendmail", "-t", "-oi"]
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
-    """Record what a board's own programs do."""
+    """Options of a capture by `profagent record`: the programs of the board run by themselves."""
 
     for_: str | None = msgspec.field(name="for", default=None)
     until_finished: bool = False
@@ -77,7 +78,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Collect(msgspec.Struct, forbid_unknown_fields=True):
-    """Run a program on the board."""
+    """Options of a capture by `profagent collect`, which runs a program on the board."""
 
     main: str
     project: str | None = None
@@ -88,7 +89,7 @@ class Collect(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NightlyBoard(msgspec.Struct, forbid_unknown_fields=True):
-    """A board, or all boards of a group, and either of the two captures."""
+    """Table [[boards]]: a board or a group, and one of the two kinds of capture."""
 
     name: str = ""
     group: str = ""
@@ -99,7 +100,7 @@ class NightlyBoard(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NightlyRetention(msgspec.Struct, forbid_unknown_fields=True):
-    """Rules of `gc`."""
+    """Table [retention]: rules of `profagent gc`."""
 
     older_than: str | None = None
     keep_last: int | None = None
@@ -108,7 +109,7 @@ class NightlyRetention(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Tell(msgspec.Struct, forbid_unknown_fields=True):
-    """Who is told the verdict."""
+    """Table [tell]: the recipients of the verdict."""
 
     webhook: str = ""
     mail: list[str] = []
@@ -118,7 +119,7 @@ class Tell(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Nightly(msgspec.Struct, forbid_unknown_fields=True):
-    """All of it; durations, ages and sizes are texts as commands take them."""
+    """Settings of nightly.toml; durations, ages and sizes are texts in the form that commands accept."""
 
     boards: list[NightlyBoard]
     schedule: str = SCHEDULE
@@ -137,7 +138,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def example(schedule: str | None) -> str:
-    """Return settings with every key explained, with this schedule where one is named."""
+    """Return settings with every key explained, and with `schedule` unless that is None."""
     formats = wrap(", ".join(f'"{name}"' for name in FORMATS), LINE_WIDTH - len(_EXPORTS))
     below = "\n# " + " " * (len(_EXPORTS) - len("# "))
     text = _EXAMPLE.replace("@EXPORTS@", _EXPORTS + below.join(formats))
@@ -147,7 +148,7 @@ def example(schedule: str | None) -> str:
 
 
 def read_settings(text: str, file: str) -> Nightly:
-    """Read the file; UsageError names the key that cannot be."""
+    """Return the settings of a file's text. Raises UsageError that names the faulty key."""
     hint = "`profagent nightly init` writes one with every key"
     try:
         settings = msgspec.convert(tomllib.loads(text), Nightly)
@@ -159,7 +160,10 @@ def read_settings(text: str, file: str) -> Nightly:
 
 
 def each_board(boards: Sequence[NightlyBoard], group: Callable[[str], Sequence[str]]) -> list[NightlyBoard]:
-    """Put in place of a group its boards, but for those that have settings of their own, or stand in one before."""
+    """Return the boards with every group replaced by its boards.
+
+    A board's own entry takes precedence, then the first group that has the board.
+    """
     found = {board.name: board for board in boards if board.name}
     for board in boards:
         for name in group(board.group) if board.group else ():
@@ -194,10 +198,10 @@ def _faults(settings: Nightly) -> list[str]:
 
 
 class NightVerdict(IntEnum):
-    """How a board's night was; the largest is the whole night's."""
+    """Verdict of a board's night, in the order of severity; the largest is the verdict of the whole night."""
 
     GOOD = 0
-    UNDECIDED = 1  # it ran, and was not compared with all that it was to be compared with
+    UNDECIDED = 1  # it ran, but a comparison is missing or could not be decided
     INCOMPLETE = 2
     AWAY = 3
     FAILED = 4
@@ -205,33 +209,36 @@ class NightVerdict(IntEnum):
 
     @property
     def word(self) -> str:
-        """For people and programs."""
+        """Verdict in lower case, as reports and documents show it."""
         return self.name.lower()
 
 
-# SLOWER is the answer that was asked for; what else went wrong has the codes of every command.
+# SLOWER and FAILED have the general exit code; the others have the codes that all commands use for such errors.
 _EXIT_CODES = {NightVerdict.INCOMPLETE: 4, NightVerdict.AWAY: 3, NightVerdict.FAILED: 1, NightVerdict.SLOWER: 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """The `latency` or `layer`, with its name, that a condition held for, and by how much (%, None: the base is 0)."""
+    """Quantity for which a condition held: a latency or layer with its name, and its increase.
+
+    `percent` is None if the base is 0.
+    """
 
     condition: str
     what: str
     percent: float | None
 
     def __str__(self) -> str:
-        """What, and by how much."""
+        """Return the quantity and its increase in percent."""
         return self.what if self.percent is None else f"{self.what} {self.percent:+.1f} %"
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison: with what, what it found, what makes it unfair; `problem` where there was none.
+    """Comparison of a session with a baseline or an earlier night.
 
-    `undecided` says of which conditions nobody can tell, and why, where there was enough to tell others. `is_missing`:
-    what it was to be compared with is not there, which is a mistake of the settings.
+    `problem` says why there was none. `undecided` lists the conditions that could not be decided and why, if others
+    could. `is_missing` says that the baseline does not exist, which is a fault of the settings.
     """
 
     against: str
@@ -244,7 +251,7 @@ class Compared:
     is_missing: bool = False
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Yield the comparison as lines for people."""
         against = self.against if self.session is None else f"{self.against} (session {self.session})"
         if self.problem:
             yield f"not compared with {against}: {self.problem}"
@@ -260,7 +267,7 @@ class Compared:
 
 @dataclass(slots=True)
 class BoardOutcome:
-    """A board's night."""
+    """Result of a board's night; it is filled in while the night proceeds."""
 
     board: str
     session: int | None = None
@@ -270,20 +277,20 @@ class BoardOutcome:
     is_away: bool = False
     is_incomplete: bool = False
     is_lost: bool = False
-    """Whether the board was restarted while its program ran."""
+    """True if the board was restarted while its program ran."""
     compared: list[Compared] = field(default_factory=list)
     is_simulated: bool = False
     coverage: Mapping[str, Any] | None = None
-    """The coverage of its capture, as `coverage_of` gives it."""
+    """Coverage of the capture, in the form of `coverage_of`; None if there is none."""
 
     @property
     def shown_board(self) -> str:
-        """The board, with what marks invented figures."""
+        """Name of the board, marked if its figures are simulated."""
         return f"{self.board} [simulated]" if self.is_simulated else self.board
 
     @property
     def verdict(self) -> NightVerdict:
-        """The worst that can be said of it."""
+        """Most severe verdict that the result allows."""
         if any(each.slower for each in self.compared):
             return NightVerdict.SLOWER
         if self.is_away:
@@ -297,7 +304,7 @@ class BoardOutcome:
         return NightVerdict.GOOD if is_notified and not is_open else NightVerdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:
-        """Its session, what it was compared with, and what went wrong."""
+        """Yield the session, its coverage, the problems and the comparisons as lines for people."""
         session = "no session" if self.session is None else f"session {self.session}"
         yield f"{session}, {counted(self.attempts, 'attempt')}, {self.seconds:.0f} s"
         if line := coverage_line(self.coverage):
@@ -306,12 +313,12 @@ class BoardOutcome:
         if self.verdict is NightVerdict.UNDECIDED and not self.compared:
             yield "nothing to compare with: no good night before, and no baseline"
         for compared in self.compared:
-            if not compared.is_missing:  # that is one of the problems
+            if not compared.is_missing:  # its problem is in `problems` already
                 yield from compared.lines()
 
     @property
     def headline(self) -> str:
-        """The board, with what is to be known of it in a few words."""
+        """Name of the board, with its worst finding in a few words."""
         match self.verdict:
             case NightVerdict.SLOWER:
                 found = dict.fromkeys(str(each) for one in self.compared for each in one.slower)
@@ -321,7 +328,7 @@ class BoardOutcome:
         return self.shown_board
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the result as JSON fields."""
         found = asdict(self)
         kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared", "coverage")}
         simulated = {"simulated": self.is_simulated}
@@ -330,7 +337,7 @@ class BoardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """All boards; `run` is its name, by the host's clock; `remarks` are about none of them."""
+    """Results of all boards; `run` is the night's name, by the host's clock, and `remarks` concern no single board."""
 
     run: str
     outcomes: Sequence[BoardOutcome]
@@ -338,16 +345,16 @@ class Night:
 
     @property
     def verdict(self) -> NightVerdict:
-        """The worst of the boards'."""
+        """Most severe verdict of all boards."""
         return max((outcome.verdict for outcome in self.outcomes), default=NightVerdict.UNDECIDED)
 
     @property
     def exit_code(self) -> int:
-        """What a script is told."""
+        """Exit code of `profagent nightly run`."""
         return _EXIT_CODES.get(self.verdict, 0)
 
     def document(self) -> dict[str, Any]:
-        """The night for programs."""
+        """Return the night as JSON fields."""
         return {
             "run": self.run,
             "verdict": self.verdict.word,
@@ -357,7 +364,10 @@ class Night:
         }
 
     def headlines(self) -> list[str]:
-        """The verdict in lines, the worst first: which boards, and what of them; good ones where all are."""
+        """Return one line for each verdict but GOOD, the most severe first, with the boards and their findings.
+
+        If all boards are good, the only line says so.
+        """
         found = sorted({outcome.verdict for outcome in self.outcomes} - {NightVerdict.GOOD}, reverse=True)
         lines = [
             f"{verdict.word.upper()}: {'; '.join(each.headline for each in self.outcomes if each.verdict is verdict)}"
@@ -367,7 +377,7 @@ class Night:
 
 
 def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
-    """The verdict, then each board with its session, what it was compared with, and what went wrong."""
+    """Yield the verdict, then each board with its session, comparisons and problems, then the remarks."""
     shown = markdown if as_markdown else printable
     for line in map(shown, night.headlines()):
         yield f"**{line}**  " if as_markdown else line
@@ -380,7 +390,7 @@ def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
 
 
 def junit_cases(night: Night) -> list[tuple[str, str | None]]:
-    """A test case for each board: its name, and why it failed or None."""
+    """Return a test case for each board: its name, and why it failed, or None."""
     slower = [[line for each in one.compared if each.slower for line in each.lines()] for one in night.outcomes]
     faults = zip(night.outcomes, slower, strict=True)
     return [(outcome.shown_board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]

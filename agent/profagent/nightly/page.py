@@ -1,4 +1,4 @@
-"""What stands beside a night: JUnit XML, and a page with links to the sessions' reports and to the nights before."""
+"""Files beside a night: JUnit XML, and a page with links to the sessions' reports and to earlier nights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from profagent.nightly.night import BoardOutcome, Night, Reports
 
-# The class of the report's style that colours a verdict.
+# The style class, of the report's style sheet, for the colour of each verdict.
 _TONES = {
     NightVerdict.SLOWER.word: "high",
     NightVerdict.FAILED.word: "high",
@@ -33,7 +33,7 @@ _TONES = {
 
 
 class PastBoard(msgspec.Struct, frozen=True):
-    """A board in an earlier night."""
+    """Result of a board in an earlier night."""
 
     board: str
     verdict: str
@@ -41,7 +41,7 @@ class PastBoard(msgspec.Struct, frozen=True):
 
 
 class PastNight(msgspec.Struct, frozen=True):
-    """An earlier night, and its verdict."""
+    """Earlier night, as read from its file."""
 
     run: str
     verdict: str
@@ -49,7 +49,7 @@ class PastNight(msgspec.Struct, frozen=True):
 
 
 def past_nights(folder: Path) -> list[PastNight]:
-    """The nights that were kept, the newest first; files that are none of ours are passed over."""
+    """Return the nights whose files are in the directory, the newest first; unreadable files are skipped."""
     found = []
     for file in sorted(folder.glob("*.json"), reverse=True):
         with suppress(OSError, msgspec.MsgspecError):
@@ -58,18 +58,21 @@ def past_nights(folder: Path) -> list[PastNight]:
 
 
 def report_name(run: str, outcome: BoardOutcome) -> str:
-    """The file, beside a night, of the report on a board's session: the page links to one that is there."""
+    """Return the file name of the report on a board's session; the page links to the file if it exists."""
     return f"{run}-session-{outcome.session}.html"
 
 
 def junit_of(night: Night) -> bytes:
-    """The night as JUnit XML."""
+    """Return the night as JUnit XML."""
     plain = "\n".join(report_lines(night, as_markdown=False))
     return junit_xml("profagent nightly", junit_cases(night), plain)
 
 
 def write_beside(folder: Path, night: Night, wanted: Sequence[Reports]) -> Path | None:
-    """Write what is wanted into the folder of nights; the page, if it is. Raises ProfagentError."""
+    """Write the requested files into the directory of nights, and return the page or None.
+
+    Raises ProfagentError.
+    """
     if "junit" in wanted:
         write_atomically(folder / f"{night.run}.xml", [junit_of(night)])
     if "page" not in wanted:

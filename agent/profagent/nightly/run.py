@@ -1,4 +1,4 @@
-"""`nightly run`: all boards side by side, each in processes of its own, so that none waits for another or ends it."""
+"""Execution of a night: all boards side by side, each in its own processes, so that no board delays or ends another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LAST_GOOD = "the last good night"
 
 
 class Pushing(NamedTuple):
-    """What came of pushing: a remark for the night, and whether the lake has all that it was to get."""
+    """Result of pushing: a remark for the night, and True if the lake has all sessions that it should have."""
 
     remark: str
     is_done: bool
@@ -43,9 +43,9 @@ class Pushing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command's exit code, what it printed as JSON (None: none), and the last line that it said.
+    """Result of a command: exit code, last JSON document (None: none), and the last message on standard error.
 
-    It had to be ended because its time was over (`is_late`), or because the caller was told to stop (`is_stopped`).
+    `is_late` says that the time limit ended it, `is_stopped` that the caller was asked to stop.
     """
 
     code: int
@@ -58,7 +58,10 @@ class Ended:
 async def run_command(
     arguments: Sequence[str], limit_s: float, stop: asyncio.Event, tell: Callable[[str], None]
 ) -> Ended:
-    """Run `profagent` with arguments and pass its remarks on; past the limit, or when `stop` is set, it has to end."""
+    """Run `profagent` with arguments, and pass its messages to `tell`.
+
+    The command is interrupted after `limit_s` seconds or when `stop` is set, and killed if it does not end then.
+    """
     process = await asyncio.create_subprocess_exec(
         *PROGRAM,
         *arguments,
@@ -66,26 +69,28 @@ async def run_command(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         limit=LONGEST_OUTPUT_LINE_BYTES,
-        # A terminal's Ctrl-C is for us: a command that hears it from both would leave at once.
+        # Ctrl-C must reach only this process, which passes it on: a second interrupt makes a command quit at once.
         start_new_session=True,
     )
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         async with asyncio.TaskGroup() as group:
+            # Both pipes are read while the command runs: a full one would block it.
             output = group.create_task(process.stdout.read())
             said = group.create_task(_passed_on(process.stderr, tell))
             was_ended = await _end(process, limit_s, stop)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
+        # Also when this task is cancelled, no process stays behind: it was killed, and is reaped here.
         code = await process.wait()
     is_stopped = was_ended and stop.is_set()
     return Ended(code, _document(output.result()), said.result(), was_ended and not is_stopped, is_stopped)
 
 
 async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asyncio.Event) -> bool:
-    """Wait for its end, and have it end when it must; whether it had to."""
+    """Wait until the process ends, or make it end; return True if it had to be made to."""
     ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({ending, stopping}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +108,7 @@ async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asynci
 
 
 async def _passed_on(stream: asyncio.StreamReader, tell: Callable[[str], None]) -> str:
-    """Tell each line; the last that says something of itself, and is no hint below one."""
+    """Pass each line to `tell`, and return the last one that is not indented: indented lines are hints."""
     said = ""
     while line := await stream.readline():
         text = line.decode("utf-8", "replace").rstrip()
@@ -123,9 +128,9 @@ def _document(output: bytes) -> Mapping[str, Any] | None:
 
 
 def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
-    """The arguments of `profagent` that capture a board; paths are relative to `folder`, where the settings are.
+    """Return the arguments of `profagent` that capture a board.
 
-    `counter_map` is empty where none is named.
+    Paths are relative to `folder`, the directory of the settings. `counter_map` is empty for none.
     """
     labels = {**board.labels, "nightly": run}
     common = ["--board", board.name, "--workspace", str(workspace), "--json"]
@@ -146,20 +151,20 @@ def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, c
 
 
 def captured(board: str, ended: Ended) -> BoardOutcome:
-    """What came of an attempt."""
+    """Return the result of one attempt."""
     code, document, said = ended.code, ended.document, ended.said
     if code == UnreachableError.exit_code and document is None:
-        # A name that nobody knows is a mistake in the settings: to try it again is of no use.
+        # An unknown host name is a mistake in the settings, which a further attempt would not correct.
         why = said or "the board cannot be reached"
         return BoardOutcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
-    # `record` prints a session's summary, `collect` has one in its document.
+    # `record` prints the session's summary itself; `collect` prints a document that contains it.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
         return BoardOutcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
     summary = found if isinstance(found, dict) else document
     coverage = summary.get("coverage")
-    # A program's own exit code may be any number.
+    # The code may be that of the program on the board, which `collect` passes on along with `status`.
     if code == IncompleteError.exit_code and not document.get("status"):
         problems = list(summary.get("incomplete", ())) or [said or "data is missing"]
         return BoardOutcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
@@ -176,7 +181,7 @@ def captured(board: str, ended: Ended) -> BoardOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NightRun:
-    """A night: its settings, the folder that they stand in, and boards of earlier nights, newest first."""
+    """One night: its settings and their directory, and the results of earlier nights, newest first."""
 
     settings: Nightly
     folder: Path
@@ -186,14 +191,18 @@ class NightRun:
     tell: Callable[[str], None]
 
     async def boards(self, stop: asyncio.Event) -> list[BoardOutcome]:
-        """Return every board's night. Captures go on side by side; what follows them is done for one at a time."""
+        """Return the results of all boards, in the order of the settings.
+
+        Captures run side by side; export, comparison and report are done for one board at a time.
+        """
+        # What follows a capture uses this host's processors, which the captures that still run need.
         turn = asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._board(board, turn, stop)) for board in self.settings.boards]
         return [task.result() for task in tasks]
 
     async def pushed(self, lake: str, stop: asyncio.Event) -> Pushing:
-        """Push all ended sessions into a lake: also those of nights on which it was away."""
+        """Push all ended sessions into a lake, those of nights without the lake included."""
         if stop.is_set():
             return Pushing("nothing was pushed: the night was stopped", is_done=False)
         call = ["push", "--all", "--lake", lake, "--workspace", str(self.workspace.root)]
@@ -211,13 +220,13 @@ class NightRun:
             try:
                 await self._answered(board, outcome, stop)
             except ProfagentError as error:
-                # Raised, it would end the captures of other boards.
+                # An exception would leave the task group, which would cancel the captures of the other boards.
                 outcome.problems.append(str(error))
         outcome.seconds = now() - begun
         return outcome
 
     async def _answered(self, board: NightlyBoard, outcome: BoardOutcome, stop: asyncio.Event) -> None:
-        """Export the session, compare it, and write its report."""
+        """Export the session, compare it, and write its report; problems are added to the outcome."""
         if outcome.session is not None:
             async with reading(self.workspace.database) as connection:
                 outcome.is_simulated = (await find_session(connection, outcome.session)).simulated
@@ -227,10 +236,14 @@ class NightRun:
             await self._reported(outcome.session, outcome, stop)
 
     async def _captured(self, board: NightlyBoard, stop: asyncio.Event) -> BoardOutcome:
-        """Attempts until one reaches the board, which is not restarted meanwhile, or its time is over."""
+        """Return the result of the last attempt.
+
+        Attempts are repeated while the board is away or was restarted, within `attempts` and the time limit.
+        """
         now = asyncio.get_running_loop().time
         deadline = now() + duration_s(self.settings.time_limit)
-        backoff = Backoff(duration_s(self.settings.wait), LONGEST_WAIT_S, draw=max)  # boards do not fail together
+        # The delay is not randomised: boards do not fail together, so their attempts need not be spread.
+        backoff = Backoff(duration_s(self.settings.wait), LONGEST_WAIT_S, draw=max)
         attempts = 0
         while not stop.is_set():
             attempts += 1
@@ -267,7 +280,7 @@ class NightRun:
                 outcome.problems.append(f"export {kind} failed: {ended.said}")
 
     async def _reported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
-        """Write the report of a session beside what the night compares it with."""
+        """Write the report of the session, against the first session that it was compared with."""
         if stop.is_set() or "report" not in self.settings.reports:
             return
         call = ["report", str(session), "--workspace", str(self.workspace.root)]
@@ -282,7 +295,10 @@ class NightRun:
 async def compared(
     settings: Nightly, board: NightlyBoard, workspace: Workspace, session: int, earlier: Sequence[PastBoard]
 ) -> list[Compared]:
-    """A session beside the baseline, and beside the last good night; what cannot be compared is said."""
+    """Return the comparisons of a session with the baseline and with the last good night.
+
+    A comparison that is not possible is in the list, with its problem.
+    """
     found: list[Compared] = []
     name = board.baseline or settings.baseline
     if name:
@@ -299,7 +315,10 @@ async def compared(
 
 
 def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
-    """What the board's next night is compared with: its last good night, else its last undecided one."""
+    """Return the session to compare the board's next night with, or None.
+
+    It is that of the last good night, else that of the last undecided one. `earlier` begins with the newest night.
+    """
     own = [past for past in earlier if past.board == board and past.session is not None]
     for verdict in (NightVerdict.GOOD.word, NightVerdict.UNDECIDED.word):
         for past in own:
