@@ -1,4 +1,4 @@
-"""`profagent boards`."""
+"""Command line of `profagent boards`, and the option `--via ssh` of other commands."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def run_on_boards(
     over: OverSsh | None,
     command: Callable[[Access, asyncio.Event], Awaitable[T]],
 ) -> T:
-    """Run a command as `run_until_stopped` does, with the access by which the boards are reached.
+    """Run a command as `run_until_stopped` does, with access through tunnels where they are needed.
 
-    `over`: all through tunnels; without it only those to which nothing else leads.
+    With `over` every board is reached through a tunnel; without it only the boards that are not reachable otherwise.
     """
     if over is None and not BoardsFile().behind_ssh(boards):
         return run_until_stopped(lambda stop: command(access, stop))
@@ -49,7 +49,7 @@ def run_on_boards(
 
 
 def via(function: F) -> F:
-    """`--via ssh`, `--root DIR` and `--bundle FILE`, which the command is given as one `over`."""
+    """Add the options `--via ssh`, `--root DIR` and `--bundle FILE`; the command receives them as one `over`."""
 
     @click.option(
         "--via",

@@ -1,4 +1,4 @@
-"""What a version directory holds on a board: launcher, the daemon's own packages, its libraries, a manifest."""
+"""Contents of a version directory on a board: launcher, the daemon's packages, its libraries, and a manifest."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _BUNDLE = (
     " and zlib1g unpacked in DIR, then `--bundle FILE.tar.gz`"
 )
 _DIGITS = 8
-# `deploy/setup.py`, which runs on the board without this package, has the same names.
+# `deploy/setup.py` repeats these names, because it runs on the board without this package.
 MANIFEST = "manifest.json"
 LAUNCHER, LIBRARY = "bin/profagentd", "lib"
-# Neither side imports the other: the daemon's files are found, not loaded.
+# The agent does not import the daemon: the files of these packages are located and copied, not loaded.
 PACKAGES = ("profagentd", "profagent_app", "profagent_wire")
 _LEVEL = 6
 _LAUNCHER = """#!/bin/sh
@@ -52,7 +52,10 @@ sys.exit(main())' "$here/lib" "$@"
 
 @dataclass(frozen=True)
 class DaemonTree:
-    """A version directory: content and mode by path; `version` is the daemon's, `about` what else the manifest says."""
+    """Version directory: content and mode of its files by path.
+
+    `version` is the daemon's; `about` holds the manifest's other keys.
+    """
 
     version: str
     files: Mapping[str, tuple[bytes, int]]
@@ -67,7 +70,7 @@ class DaemonTree:
         more: Mapping[str, tuple[bytes, int]] | None = None,
         **about: str,
     ) -> DaemonTree:
-        """The tree with this launcher, these files below lib/, and more of them elsewhere."""
+        """Return a tree with a launcher, `library` below lib/, and the files of `more` at their own paths."""
         files = {LAUNCHER: (start.encode(), 0o755), **(more or {})}
         files.update({f"{LIBRARY}/{path}": (data, 0o644) for path, data in sorted(library.items())})
         digests = {path: hashlib.sha256(data).hexdigest() for path, (data, _) in files.items()}
@@ -76,18 +79,18 @@ class DaemonTree:
 
     @property
     def name(self) -> str:
-        """VERSION-DIGEST8: what the version directory is called."""
+        """Name of the version directory: VERSION-DIGEST8."""
         return f"{self.version}-{hashlib.sha256(self.files[MANIFEST][0]).hexdigest()[:_DIGITS]}"
 
     @property
     def size_bytes(self) -> int:
-        """The sum of the files."""
+        """Sum of the sizes of all files."""
         return sum(len(data) for data, _ in self.files.values())
 
     def tar(self, below: str = "") -> io.BytesIO:
-        """An uncompressed tar of it; directories come before what is in them.
+        """Return an uncompressed tar of the tree, with directories before their contents.
 
-        `below`, `DIRECTORY/`, is what each name begins with.
+        `below`, in the form DIRECTORY/, is put in front of each name.
         """
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
@@ -108,12 +111,15 @@ class DaemonTree:
 
 
 def pack(tree: DaemonTree) -> bytes:
-    """A tar.gz with one directory, called as the tree is."""
+    """Return the tree as a tar.gz with one directory that has the tree's name.
+
+    The time stamp is fixed, so equal trees give equal bytes.
+    """
     return gzip.compress(tree.tar(below=f"{tree.name}/").getbuffer(), _LEVEL, mtime=0)
 
 
 def unpack(path: Path) -> DaemonTree:
-    """The tree of a bundle. Raises ProfagentError for a file that is none, or is cut off."""
+    """Return the tree in a bundle. Raises ProfagentError for a truncated file or one that is no bundle."""
     try:
         with tarfile.open(path, "r:gz") as archive:
             files = {
@@ -130,13 +136,19 @@ def unpack(path: Path) -> DaemonTree:
 
 
 def launcher(python: str) -> str:
-    """bin/profagentd for a Python at this path of the board, or, if it is relative, of the tree."""
+    """Return the text of bin/profagentd.
+
+    An absolute `python` is a path of the board, a relative one a path inside the tree.
+    """
     start = shlex.quote(python) if python.startswith("/") else f'"$here"/{shlex.quote(python)}'
     return _LAUNCHER.format(python=start)
 
 
 def own_packages() -> dict[str, bytes]:
-    """The daemon's and the wire's files by their path below lib/. Raises ProfagentError where they are missing."""
+    """Return the files of the daemon and of the wire format, by path below lib/.
+
+    Raises ProfagentError if a package is not installed.
+    """
     files: dict[str, bytes] = {}
     for name in PACKAGES:
         spec = find_spec(name)
@@ -149,7 +161,10 @@ def own_packages() -> dict[str, bytes]:
 
 
 def wheel_files(wheels: Iterable[Path]) -> dict[str, bytes]:
-    """What wheels install, by the path below lib/, without their metadata. Raises ProfagentError for a damaged one."""
+    """Return the files that the wheels install, by path below lib/, without metadata.
+
+    Raises ProfagentError for a damaged wheel.
+    """
     files: dict[str, bytes] = {}
     for wheel in wheels:
         try:
@@ -162,9 +177,9 @@ def wheel_files(wheels: Iterable[Path]) -> dict[str, bytes]:
 
 
 async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, wheelhouse: Path | None) -> DaemonTree:
-    """The version directory for a board: of a bundle, or for its own Python. Raises ProfagentError, UsageError.
+    """Return the version directory for a board: from a bundle, or made for the board's Python.
 
-    `wish` is one of PYTHONS.
+    `wish` is a member of PYTHONS. Raises ProfagentError, UsageError.
     """
     why, python = unfit(facts), facts.python
     hint = _BUNDLE.format(facts.machine)

@@ -1,4 +1,4 @@
-"""What decides which daemon runs on a board: a POSIX sh script that looks and writes nothing, and its answers."""
+"""Survey of a board, which decides how a daemon can run there: a POSIX sh script that only reads, and its parser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MIB = 1 << 20
 OLDEST_PYTHON = (3, 9)
-# manylinux2014 is glibc 2.17; no wheel of grpcio is for an older one.
+# manylinux2014 means glibc 2.17; grpcio has no wheels for older ones.
 _OLDEST_GLIBC = 17
 _MUSL_MINORS = (2, 1)
 _FIELDS = 5
@@ -35,7 +35,10 @@ exit 1
 
 @dataclass(frozen=True, slots=True)
 class BoardPython:
-    """A Python on a board. The C library is `glibc` with its version, or musl, which does not tell its own."""
+    """Python interpreter on a board.
+
+    `glibc` is the version of the C library; None stands for musl, whose version Python does not report.
+    """
 
     machine: str
     path: str
@@ -44,12 +47,12 @@ class BoardPython:
 
     @property
     def shown(self) -> str:
-        """Its version as people write it."""
+        """Version as people write it: MAJOR.MINOR."""
         return ".".join(map(str, self.version))
 
     @property
     def platforms(self) -> list[str]:
-        """The platform tags whose wheels run there, the newest first."""
+        """Platform tags of the wheels that run there, the newest first."""
         if self.glibc is None:
             return [f"musllinux_1_{minor}_{self.machine}" for minor in _MUSL_MINORS]
         tags = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc[1], _OLDEST_GLIBC - 1, -1)]
@@ -57,7 +60,7 @@ class BoardPython:
 
 
 def read_probe(output: str) -> BoardPython:
-    """The Python that PROBE has found. Raises ProfagentError for output that is none of its."""
+    """Return the interpreter that PROBE found. Raises ProfagentError if the output is not that of PROBE."""
     fields = output.strip().split("\t")
     try:
         machine, path, version, libc, libc_version = fields[-_FIELDS:]
@@ -76,27 +79,31 @@ def _pair(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class BoardFacts:
-    """A board as far as it decides which daemon runs there. Empty or None is what could not be found out."""
+    """Facts that decide which daemon runs on a board; empty or None means that a fact could not be determined."""
 
     machine: str
     hostname: str
     libc: str
     python: BoardPython | None
     old_python: str
-    """The version of a Python that is too old."""
+    """Version of a Python that is too old; empty if there is none."""
     lacks: tuple[str, ...]
-    """What that Python does not have and the daemon needs."""
+    """Modules and libraries that the daemon needs and the interpreter lacks."""
     place: str
     """The nearest directory above the prefix that exists."""
     free_bytes: int | None
 
 
 async def survey(remote: Remote, prefix: str) -> BoardFacts:
-    """Look at the board where a daemon is to stand below `prefix`. Raises UnreachableError, ProfagentError."""
+    """Return the facts of a board on which a daemon is to run below `prefix`.
+
+    Raises UnreachableError, ProfagentError.
+    """
     return read_survey((await remote.must("sh -s", survey_script(prefix).encode())).stdout.decode("utf-8", "replace"))
 
 
-# What the daemon imports and a Python made for a small board may lack, then what the library of gRPC is linked to.
+# Prints the modules that the daemon imports and a Python built for a small board may lack, then the C++ library that
+# gRPC is linked to.
 _LACKS = """import importlib
 for name in "asyncio ctypes socket ssl zlib".split():
     try:
@@ -138,18 +145,21 @@ say free_kib "$(df -Pk "$place" 2>/dev/null | tail -n 1 | sed -n 's/.* \\([0-9][
 
 
 def survey_script(prefix: str) -> str:
-    """Return the script; it leaves the shell `say KEY VALUE`, and `place`, for whoever asks more after it."""
+    """Return the survey script.
+
+    It defines the shell function `say KEY VALUE` and the variable `place` for scripts that are appended to it.
+    """
     assigned = "".join(f"{name}={shlex.quote(value)}\n" for name, value in (("PREFIX", prefix), ("LACKS", _LACKS)))
     return f"{assigned}probe() (\n{PROBE})\n{_SCRIPT}"
 
 
 def read_survey(output: str) -> BoardFacts:
-    """Return the facts that the script has printed. Raises ProfagentError when they make no sense."""
+    """Return the facts that the script printed. Raises ProfagentError if they cannot be parsed."""
     return read_answers(output, lambda said, _: BoardFacts(**board_fields(said)))
 
 
 def read_answers(output: str, facts_of: Callable[[Mapping[str, str], Mapping[str, str]], T]) -> T:
-    """Return the facts of a script's answers by key, and of the texts of files by path.
+    """Return `facts_of` applied to a script's answers by key and the texts of files by path.
 
     Raises ProfagentError where `facts_of` raises KeyError or ValueError.
     """
@@ -158,7 +168,7 @@ def read_answers(output: str, facts_of: Callable[[Mapping[str, str], Mapping[str
     lines: list[str] = []
     for line in output.split("\n"):
         if line.startswith("|"):
-            # Before the first file it is a login banner's.
+            # Such a line before the first file comes from a login banner, and is dropped.
             lines.append(line[1:])
             continue
         key, _, value = line.partition("=")
@@ -175,7 +185,7 @@ def read_answers(output: str, facts_of: Callable[[Mapping[str, str], Mapping[str
 
 
 def board_fields(said: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of BoardFacts, of the script's answers. Raises KeyError, ValueError, ProfagentError."""
+    """Return the fields of BoardFacts from the script's answers. Raises KeyError, ValueError, ProfagentError."""
     return {
         "machine": said["machine"],
         "hostname": said["hostname"],
@@ -188,12 +198,12 @@ def board_fields(said: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-# Besides a version's own files: links, settings, the room that a file system takes for itself.
+# Room for more than the version's files: links, settings, and the file system's own structures.
 _ROOM_BYTES = 2 << 20
 
 
 def check_room(facts: BoardFacts, size_bytes: int) -> None:
-    """Raise ProfagentError where the prefix has no room for so many bytes."""
+    """Raise ProfagentError if the file system of the prefix has no room for a version of `size_bytes`."""
     needed = _ROOM_BYTES + size_bytes
     if facts.free_bytes is not None and facts.free_bytes < needed:
         raise ProfagentError(
@@ -204,7 +214,7 @@ def check_room(facts: BoardFacts, size_bytes: int) -> None:
 
 
 def unfit(facts: BoardFacts) -> str | None:
-    """Return why the daemon cannot run with the board's own Python; None where it can."""
+    """Return why the daemon cannot run with the board's own Python; None if it can."""
     if facts.python is None:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         return (
@@ -214,7 +224,7 @@ def unfit(facts: BoardFacts) -> str | None:
         )
     if facts.lacks:
         return f"has Python {facts.python.shown} without {' and '.join(facts.lacks)}"
-    # A Python tells glibc from others alone.
+    # Python recognises glibc only; the survey's `libc` tells musl from other C libraries.
     if not facts.python.platforms or (facts.python.glibc is None and facts.libc != "musl"):
         return f"has {facts.libc or 'a C library that cannot be told'}, for which there are no wheels of grpcio"
     return None

@@ -1,4 +1,4 @@
-"""Reaching boards over SSH (`--via ssh`): a tunnel to the daemon there, or to a temporary one."""
+"""Access to boards over SSH (`--via ssh`): a tunnel to the daemon there, or to a temporary one."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 
 _SERVING = b" serving "
-# The end of standard input before the word `go`, and later the daemon's end, have the directory removed.
-# What is still being unpacked into it ends with the link, too, so removing may need another try.
+# The directory is removed when standard input ends before the word `go`, or when the daemon ends. An upload that is
+# still unpacking into it ends with the link as well, but perhaps later, so the removal is repeated.
 _KEEPER = """umask 077
 mkdir {folder} && mkdir {folder}/tree || exit 1
 echo made
@@ -52,11 +52,12 @@ async def temporary_daemon(
     tell: Callable[[str], None],
     settings: Sequence[str] = (),
 ) -> AsyncIterator[tuple[str, asyncio.Task[str]]]:
-    """Serve these directories from a private directory of the board's /tmp, of which nothing is left at the end.
+    """Serve `roots` by a daemon in a private directory of the board's /tmp, which is removed at the end.
 
-    The same becomes of it when the link is lost: at once where the board notices, else within that time. It runs with
-    the bundle's Python, without one with the board's own, and with these arguments more. Given are where it listens,
-    and a task that ends with it, with its last words. Raises ProfagentError, UnreachableError.
+    Yields the daemon's address on the board, and a task that ends with the daemon and returns its last messages. The
+    directory is also removed when the link is lost: at once if the board notices, else after HOST_SILENCE_S seconds.
+    The daemon runs with the bundle's Python, or with the board's own, and with `settings` as further arguments. Raises
+    ProfagentError, UnreachableError.
     """
     folder = f"/tmp/profagentd-{secrets.token_hex(8)}"  # noqa: S108 - `mkdir` fails where somebody has made it
     tree = await _tree(remote, folder, bundle)
@@ -67,7 +68,7 @@ async def temporary_daemon(
             tell(
                 f"bringing a daemon to {remote.host}: {tree.size_bytes / 1e6:.0f} MB, for as long as this command runs"
             )
-            # Whoever unpacks late, when the directory is removed already, must not make it again.
+            # An upload that unpacks after the removal must not create the directory again.
             await remote.unpack(tree.tar(), f"{folder}/tree", must_exist=True)
             program.stdin.write(b"go\n")
             async with asyncio.timeout(DAEMON_START_S):
@@ -83,7 +84,7 @@ async def temporary_daemon(
 
 
 async def _tree(remote: Remote, folder: str, bundle: Path | None) -> DaemonTree:
-    """What is brought there. Raises ProfagentError where it would not run, or has no room."""
+    """Return the version to upload. Raises ProfagentError if it would not run there or has no room."""
     facts = await survey(remote, folder)
     tree = await chosen_version(facts, "bundled" if bundle else "system", bundle, None)
     check_room(facts, tree.size_bytes)
@@ -97,12 +98,12 @@ def _arguments(folder: str, roots: Sequence[str], settings: Sequence[str]) -> st
 
 
 async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
-    """The next line, which has to hold something; else what was complained of is raised."""
+    """Return the next line, which must contain `wanted`; else raise ProfagentError with the program's complaint."""
     line = await program.read_line()
     if wanted in line:
         return line.rstrip(b"\n")
     complaint = (await program.complaint()).strip().splitlines() or ["it ended without a word"]
-    # The daemon says what is wrong, and below it what to do.
+    # The daemon prints the error first and its hint below, so the last line would not be the cause.
     reason = next((text for text in complaint if text.startswith("profagentd:")), complaint[-1])
     raise ProfagentError(
         f"the temporary daemon on {host} does not start: {reason}",
@@ -111,13 +112,13 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
 
 
 async def _last_words(program: Program) -> str:
-    """What it complains of, the last lines, once it has ended."""
+    """Return the last lines of the program's standard error, once it has ended."""
     lines = (await program.complaint()).strip().splitlines()
     return "\n".join(lines[-KEPT_LINES:])
 
 
 async def _let_go(program: Program) -> None:
-    """Close its input, and wait until it has tidied up; a link that is lost takes no farewell."""
+    """Close the program's input, and wait until it has tidied up; a lost link or a timeout is no error."""
     with suppress(OSError):
         program.stdin.write_eof()
     with suppress(TimeoutError, UnreachableError):
@@ -126,7 +127,8 @@ async def _let_go(program: Program) -> None:
             await program.wait()
 
 
-# HTTP/2's first words are settings, from either side: nine bytes of a frame's head, of which one is its type.
+# In HTTP/2 both sides begin with a SETTINGS frame, so its nine-byte header tells plain text from TLS. One of the nine
+# bytes is the frame's type.
 _SETTINGS = b"\4"
 _FRAME_TYPE, _FRAME_BYTES = 3, 9
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0\0\0\0"
@@ -134,10 +136,11 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + _SETTINGS + b"\0\0
 
 @dataclass(frozen=True, slots=True)
 class OverSsh:
-    """Tunnels; with roots, to a temporary daemon that serves these directories of the board.
+    """Way to boards through SSH tunnels; with `roots`, to a temporary daemon that serves these directories.
 
-    It runs with the bundle's Python, without one with the board's own. `settings` are further arguments of it; where
-    `is_own`, it serves beside a daemon that listens there. `asker` is asked for what a login takes.
+    The temporary daemon runs with the bundle's Python, or with the board's own, and with `settings` as further
+    arguments. With `is_own` it is started even if a daemon listens there already. `asker` answers the questions of a
+    login.
     """
 
     roots: tuple[str, ...] = ()
@@ -151,10 +154,11 @@ class OverSsh:
 async def reached(
     boards: Sequence[str], access: Access, over: OverSsh | None, tell: Callable[[str], None], stop: asyncio.Event
 ) -> AsyncIterator[Access]:
-    """How boards are reached: through tunnels, which last as long as the context; without `over` where it takes one.
+    """Yield the access by which boards are reached: through tunnels that last as long as the context.
 
-    Raises UsageError, UnreachableError, RefusedError, ProfagentError of the first way to each board; one that is lost
-    later is made again. Of several boards, one that is away holds up no other.
+    Without `over` a tunnel is made only to boards that need one. A failure of the first tunnel to a board raises
+    UsageError, UnreachableError, RefusedError or ProfagentError; a tunnel that is lost later is made again. Of several
+    boards, one that is away delays no other.
     """
     behind = [] if over else BoardsFile().behind_ssh(boards)
     for entry in behind:
@@ -170,7 +174,7 @@ async def reached(
         raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(socket_folder())
-        # What a tunnel leads to is found out when it stands, anew each time.
+        # The tunnels write to this copy: each one learns at every connection which daemon it leads to.
         known = dict(access.known)
         by_tunnel = replace(access, known=known)
         async with interrupted_by(stop, "the board was reached"):
@@ -182,15 +186,15 @@ async def reached(
 
 
 class Tunnel:
-    """A way to one board that ends in a socket of this host."""
+    """Tunnel to one board, which ends in a socket of this host."""
 
     def __init__(self, board: str, socket: Path, over: OverSsh, access: Access, tell: Callable[[str], None]) -> None:
         entry = BoardsFile().entries().get(board)
         address = full_address(entry.address) if entry else f"127.0.0.1:{DEFAULT_PORT}"
         self._target = board if entry is None else entry.ssh or host_of(address)
-        # What the board's own programs call the place.
+        # The daemon's address as seen on the board, where the tunnel ends.
         self._daemon = address if is_local(address) else f"127.0.0.1:{address.rpartition(':')[2]}"
-        # Its certificate is for what hosts call it; else for what SSH does.
+        # The certificate names the host by which others call the daemon. If that is loopback, the name for SSH is used.
         self._tls_name = "" if is_local(address) else host_of(address)
         self._over = over
         self._prefix = entry.prefix if entry else ""
@@ -198,17 +202,19 @@ class Tunnel:
         self._tell = tell
         self._socket = socket
         known = entry.known if entry else KnownBoard(board, address)
+        # Where this host's channels connect: the socket in place of the board's address.
         self.board = replace(known, address=f"unix:{socket}", tls_name=self._target if access.keys else "")
 
     @asynccontextmanager
     async def kept(self, known: dict[str, KnownBoard], *, is_patient: bool) -> AsyncIterator[None]:
-        """Have the tunnel stand, and stand again when it was lost; one that is patient need not stand at first.
+        """Hold the tunnel open, and open it again when it is lost; the board it leads to is written to `known`.
 
-        What it leads to is written to `known`.
+        If `is_patient`, a board that is away at first is tried again in the background.
         """
         opened = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keep(opened, known, is_patient=is_patient))
         try:
+            # The first attempt's result is awaited, so that its error is raised here and not later in the background.
             await asyncio.wait([opened, keeping], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done():
                 await keeping
@@ -239,7 +245,10 @@ class Tunnel:
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[KnownBoard, Callable[[], Awaitable[str]]]]:
-        """One way that stands, and what it leads to; the function waits until it is lost, and tells why."""
+        """Open the tunnel once, and yield the board it leads to, and a function that waits until it is lost.
+
+        The function returns the reason.
+        """
         async with connect(self._target, self._over.asker) as remote, AsyncExitStack() as stack:
             lost: Callable[[], Awaitable[str]] = remote.lost
             address, tls_name = self._daemon, ""
@@ -252,6 +261,7 @@ class Tunnel:
                 settings = (*self._over.settings, *await self._identity(remote))
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
                 address, ended = await stack.enter_async_context(serving)
+                # Shielded: who stops waiting must not cancel the task, which temporary_daemon owns.
                 lost = partial(asyncio.shield, ended)
             elif self._over.roots:
                 raise UsageError(
@@ -264,16 +274,16 @@ class Tunnel:
             yield replace(self.board, tls_name=tls_name), lost
 
     async def _identity(self, remote: Remote) -> tuple[str, ...]:
-        """The identity that was deployed to another prefix than the usual one, as an argument of the daemon."""
+        """Return `--identity` with the identity of a deployment to another prefix, as arguments of the daemon."""
         if not self._prefix:
             return ()
         written = (await remote.run(f"cat {Layout(self._prefix).board_id}")).text.strip()
         return ("--identity", written) if written else ()
 
     async def _tls(self, remote: Remote) -> str:
-        """The host that the daemon's certificate must be for; empty where it speaks plain text.
+        """Return the host name that the daemon's certificate must have; empty if the daemon speaks plain text.
 
-        Raises UsageError, or RefusedError for keys that are not there.
+        Raises UsageError if keys were named for plain text, RefusedError if keys are needed and missing.
         """
         answer = await remote.first_words(self._daemon, _GREETING, _FRAME_BYTES)
         if answer[_FRAME_TYPE : _FRAME_TYPE + 1] == _SETTINGS:

@@ -1,4 +1,4 @@
-"""The libraries that the daemon needs on a board: fetched on the host, of pinned versions, checked by their digests."""
+"""Libraries that the daemon needs on a board: pinned versions, fetched on the host, and checked by their digests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from profagent.boards.survey import BoardPython
 
 
-# `make pins` writes pins/pythonX.Y.txt: for that Python and later ones, up to the next file's.
+# `make pins` writes pins/pythonX.Y.txt, for that Python and later ones up to the next file's version.
 _FIRST_PYTHONS = ((3, 10), (3, 9))
 _HAS_TOMLLIB = (3, 11)
 _DIGITS = 8
@@ -35,7 +35,7 @@ _PIN = re.compile(r"^([a-z-]+)==(\S+)((?: \\\n +--hash=sha256:[0-9a-f]{64})+)$",
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A library at one version, and the SHA-256 of each of its files."""
+    """Library at one version, with the SHA-256 of each of its files."""
 
     name: str
     version: str
@@ -43,12 +43,12 @@ class Pin:
 
     @property
     def requirement(self) -> str:
-        """Return what pip is asked for: NAME==VERSION."""
+        """Requirement for pip: NAME==VERSION."""
         return f"{self.name}=={self.version}"
 
 
 def pins(version: tuple[int, int]) -> tuple[Pin, ...]:
-    """Return the libraries for a board's Python; a later one has tomli itself."""
+    """Return the libraries for a board's Python; tomli is left out if the Python has tomllib."""
     first = next(each for each in _FIRST_PYTHONS if each <= version)
     text = files("profagent.boards").joinpath("pins", "python{}.{}.txt".format(*first)).read_text("ascii")
     return tuple(
@@ -59,7 +59,7 @@ def pins(version: tuple[int, int]) -> tuple[Pin, ...]:
 
 
 def wheels_key(python: BoardPython) -> str:
-    """Return what wheels depend on, as a folder's name: a board's Python, and the pins for it."""
+    """Return the name of the cache directory for a board's wheels: its Python, and a digest of the pins."""
     libc = "musl" if python.glibc is None else "glibc{}.{}".format(*python.glibc)
     required = "\n".join(f"{pin.requirement} {sorted(pin.digests)}" for pin in pins(python.version))
     digest = hashlib.sha256(required.encode()).hexdigest()[:_DIGITS]
@@ -67,7 +67,7 @@ def wheels_key(python: BoardPython) -> str:
 
 
 def download_arguments(python: BoardPython, folder: Path, wheelhouse: Path | None = None) -> list[str]:
-    """Return arguments of `pip` that bring the wheels into a folder: from a wheelhouse, or as pip is set up."""
+    """Return the arguments of `pip` that download the wheels: from a wheelhouse, or as pip is configured."""
     where = ["--no-index", "--find-links", str(wheelhouse)] if wheelhouse else []
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input")
     return ["download", *quiet, *_kind(python, python.platforms, folder), *where, *_required(python)]
@@ -84,9 +84,9 @@ def _required(python: BoardPython) -> list[str]:
 
 
 async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> list[Path]:
-    """Return the wheels, each with a pinned digest; those of a wheelhouse stay there, others are kept.
+    """Return the wheels, each with a pinned digest; those of a wheelhouse stay there, others are cached.
 
-    Raises ProfagentError for wheels that cannot be had, or are others than those that are pinned.
+    Raises ProfagentError if wheels cannot be fetched, or differ from the pinned files.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kept = cache / "profagent" / "wheels" / wheels_key(python)
@@ -103,7 +103,7 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
         wheels = await _checked(_wheels(folder), python)
         if wheelhouse is not None:
             return [wheelhouse / wheel.name for wheel in wheels]
-        # Another command may have been faster: what it has brought is the same.
+        # The rename fails if another command has filled the cache meanwhile, with the same files.
         with suppress(OSError):
             await asyncio.to_thread(folder.rename, kept)
         return _wheels(kept)
