@@ -102,7 +102,7 @@ async def opened(
 class Deployment:
     """Actions on a board. All raise UsageError, UnreachableError, RefusedError, ProfagentError.
 
-    The version that ran before continues to run, unless the board confirms the change.
+    After an error the version that ran before continues to run, unless the message says otherwise.
     """
 
     remote: Remote
@@ -133,6 +133,7 @@ class Deployment:
                 found = await self._tried(version.name, part, wanted)
             else:
                 found = await self._answered()
+            # Only now: an entry in boards.toml always names a daemon that has answered.
             BoardsFile().put(self.board.entry, is_same=True)
         return Deployed(self.board.entry, version.name, changes, replaced, found, board.service.starts_at_boot)
 
@@ -338,7 +339,7 @@ def _not_usable(version: str, before: str, error: ProfagentError, answer: Mappin
 
 
 async def _taken_back(program: Program) -> Mapping[str, Any]:
-    """Have the board restore what its trial replaced, and return its answer. Raises UnreachableError."""
+    """Make the board restore what its trial replaced, and return its answer. Raises UnreachableError."""
     # The pipe may be closed already; the board then restores by itself, and its answer is still read.
     with suppress(OSError):
         program.stdin.write(b"back\n")

@@ -136,6 +136,7 @@ def identities(boards: Sequence[Known]) -> Iterator[Finding]:
     holders: dict[str, dict[str, str]] = defaultdict(dict)
     for board in boards:
         if identity := board.answered or board.written:
+            # By address: two names of one address are one board.
             holders[identity].setdefault(board.address, board.name)
         else:
             yield unknown("identity", f"{board.name}: neither boards.toml nor the board tells an identity")
@@ -198,6 +199,7 @@ async def _database(database: Path) -> Finding:
             found: str = checked.splitlines()[-1]
     except StoreError as error:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
+        # The progress handler interrupted the check: the time was too short, which is no fault of the database.
         if code == sqlite3.SQLITE_INTERRUPT:
             seen = f"{database} can be read; it is large, and was not checked to the end"
             return unknown("database", seen)

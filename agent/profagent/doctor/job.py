@@ -185,7 +185,7 @@ LEAST_US = 50
 
 
 class Votes(NamedTuple):
-    """The alternatives that each inference allows; `seen` is the evidence in words."""
+    """Alternatives that each inference allows; `seen` is the evidence in words."""
 
     seen: str
     votes: Sequence[Collection[str]] = ()

@@ -1,4 +1,4 @@
-"""A version directory that needs nothing of its board but a kernel: the daemon, its Python, loader and libraries."""
+"""Assembly of a bundle: the daemon with its own Python, loader and libraries, which needs no more than a kernel."""
 
 from __future__ import annotations
 
@@ -20,28 +20,32 @@ if TYPE_CHECKING:
 
 
 MACHINES = {62: "x86_64", 183: "aarch64"}
-# 64 bits, little-endian: what every machine above is.
+# Start of an ELF file with 64 bits and little-endian order, which all of these machines use.
 _MAGIC = b"\x7fELF\x02\x01"
 
 
 def machine_of(data: bytes) -> str | None:
-    """For which machine a program or library is, as `uname -m` has it; None for other files and machines."""
+    """Return the machine of a program or library, as `uname -m` prints it; None for other files and machines."""
     return MACHINES.get(int.from_bytes(data[18:20], "little")) if data.startswith(_MAGIC) else None
 
 
-# Bit 0: what follows is the source's hash, not its time. Bit 1, that it be checked, is not set.
+# Flags of a .pyc file. Bit 0: the source's hash follows, not its time. Bit 1, not set: the hash would be checked.
 _UNCHECKED_HASH = 1
-# The last form without references, which depend on what else a process has in memory: the same source, the same bytes.
+# The last marshal version without references. References depend on what else the process has in memory, and equal
+# sources must give equal bytes.
 _MARSHAL_VERSION = 2
 
 
 def can_compile(version: tuple[int, int]) -> bool:
-    """Whether this Python's bytecode is that of a CPython of this version."""
+    """Return True if this Python compiles to the bytecode of a CPython of that version."""
     return sys.implementation.name == "cpython" and sys.version_info[:2] == version
 
 
 def compiled(files: Mapping[str, bytes], version: tuple[int, int]) -> Mapping[str, bytes]:
-    """The same files with X.pyc for each X.py, for a Python that can have ours; what does not compile stays."""
+    """Return the files with X.pyc in place of each X.py, if this Python compiles for that version.
+
+    A file that does not compile stays as it is.
+    """
     if not can_compile(version):
         return files
     return dict(_compiled_file(path, data) if path.endswith(".py") else (path, data) for path, data in files.items())
@@ -60,13 +64,16 @@ _PACKAGES = (
     *("__phello__", "curses", "dbm", "dist-packages", "distutils", "ensurepip", "idlelib", "lib2to3", "pydoc_data"),
     *("site-packages", "sqlite3", "test", "tkinter", "turtle.py", "turtledemo", "venv", "wsgiref", "xmlrpc"),
 )
-# Beside its tests: what draws on a terminal, and what needs libraries that are not brought.
+# Tests, modules that draw on a terminal, and modules that need libraries which the bundle does not contain.
 _EXTENSIONS = ("_test", "_xxtest", "_ctypes_test", "_codecs_", "_curses", "_bz2", "_dbm", "_gdbm", "_lzma", "_sqlite3")
 _KINDS = (".py", ".so", ".txt")
 
 
 def is_needed(path: str) -> bool:
-    """For a path below lib/pythonX.Y, e.g. `asyncio/base_events.py` or `lib-dynload/_ssl.cpython-311-….so`."""
+    """Return True if the daemon may need a file of the standard library.
+
+    The path is relative to lib/pythonX.Y, e.g. `asyncio/base_events.py` or `lib-dynload/_ssl.cpython-311-….so`.
+    """
     if not path.endswith(_KINDS) or "__pycache__" in path:
         return False
     top, _, rest = path.partition("/")
@@ -75,20 +82,23 @@ def is_needed(path: str) -> bool:
     return top not in _PACKAGES and not top.startswith(("config-", "_sysconfigdata")) and "/test" not in f"/{rest}"
 
 
-# Debian's packages, python-build-standalone's archives, and either with its first directory left out.
+# Places in unpacked Debian packages, in archives of python-build-standalone, and in either without its first directory.
 _PROGRAMS = ("usr/bin", "python/bin", "bin")
 _LIBRARIES = ("lib/*-linux-gnu", "usr/lib/*-linux-gnu", "lib64", "usr/lib64", "lib", "usr/lib", "python/lib")
 _PROGRAM = re.compile(r"python(3)\.(\d+)")
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
 _LIBC = "libc.so.6"
-# What every daemon needs: a bundle without one of them is for no board.
+# Libraries that every daemon needs: a bundle without one of them runs on no board.
 _REQUIRED = (_LIBC, "libgcc_s.so.1", "libstdc++.so.6")
 PACKAGES = "libc6 libgcc-s1 libstdc++6 zlib1g"
 
 
 @dataclass(frozen=True)
 class BundledPython:
-    """A CPython: its program, what is needed of its library by path below lib/pythonX.Y, and libraries around it."""
+    """CPython for a bundle: its program, the needed part of its standard library, and shared libraries.
+
+    `standard` has paths relative to lib/pythonX.Y, `libraries` file names.
+    """
 
     machine: str
     version: tuple[int, int]
@@ -98,17 +108,17 @@ class BundledPython:
 
     @property
     def name(self) -> str:
-        """pythonX.Y."""
+        """Name of the program and of its library's directory: pythonX.Y."""
         return "python{}.{}".format(*self.version)
 
     @property
     def wheels_for(self) -> BoardPython:
-        """What wheels must fit: this Python, and this C library instead of the board's."""
+        """Description of this Python with the bundle's C library, for which wheels are fetched."""
         newest = max(int(minor) for minor in _GLIBC.findall(self.libraries[_LIBC].read_bytes()))
         return BoardPython(self.machine, PYTHON, self.version, (2, newest))
 
     def files(self, library: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
-        """bin/python, and python/: what it and the extensions of lib/ need of it."""
+        """Return bin/python, and below python/ the files that it and the extensions of `library` need."""
         extensions = (data for data in (*self.standard.values(), *library.values()) if machine_of(data))
         needed = needed_libraries((self.program, *extensions), self.libraries)
         loader = next(name for name in needed if name.startswith("ld-"))
@@ -122,7 +132,10 @@ class BundledPython:
 
 
 def find_runtime(machine: str, source: Path, libraries: Path | None) -> BundledPython:
-    """The newest Python of one unpacked directory, with what it lacks from another. Raises ProfagentError."""
+    """Return the newest Python in `source`, with the shared libraries of `source` and `libraries`.
+
+    Raises ProfagentError if there is none for the machine, or a required library is missing.
+    """
     found = [
         ((int(match[1]), int(match[2])), path)
         for folder in _PROGRAMS
@@ -155,11 +168,11 @@ def find_runtime(machine: str, source: Path, libraries: Path | None) -> BundledP
 
 
 def shared_libraries(machine: str, roots: Sequence[Path]) -> dict[str, Path]:
-    """The libraries for a machine below these directories, by file name; the first of a name counts."""
+    """Return the machine's libraries below these directories, by file name; the first of each name counts."""
     found: dict[str, Path] = {}
     for root in roots:
         for path in sorted(path for pattern in _LIBRARIES for path in root.glob(f"{pattern}/*.so.*")):
-            # A link that leads out of the tree leads to this machine's own library.
+            # An absolute link leads out of the tree, to a library of this host.
             is_inside = path.is_file() and path.resolve().is_relative_to(root.resolve())
             if path.name not in found and is_inside and machine_of(_beginning(path)) == machine:
                 found[path.name] = path
@@ -167,18 +180,19 @@ def shared_libraries(machine: str, roots: Sequence[Path]) -> dict[str, Path]:
 
 
 def _beginning(path: Path) -> bytes:
-    """As much of a file as tells what it is: some libraries are of a hundred megabytes."""
+    # The ELF header is enough: some libraries have a hundred megabytes.
     with path.open("rb") as file:
         return file.read(64)
 
 
 def needed_libraries(files: Iterable[bytes], there: Mapping[str, Path]) -> dict[str, bytes]:
-    """Each of the libraries that these files name, the loader among them, and that those name in turn."""
+    """Return the libraries that the files name, the loader included, and those that these name in turn."""
     needed: dict[str, bytes] = {}
     waiting = list(files)
     while waiting:
         data = waiting.pop()
-        # A dynamic section names a library by a text of its own, and so does what loads one later.
+        # Dynamic sections name libraries as NUL-terminated strings, and so does code that loads one at run time: a
+        # search for the strings finds both.
         for name in (name for name in there if name not in needed and name.encode() + b"\0" in data):
             needed[name] = there[name].read_bytes()
             waiting.append(needed[name])
@@ -187,8 +201,8 @@ def needed_libraries(files: Iterable[bytes], there: Mapping[str, Path]) -> dict[
 
 PYTHON = "bin/python"
 INSTALLER, ITS_FILES = "install.sh", "installer"
-# Its own loader is told where to look: a library of the board's, and what its environment says of libraries, stay out.
-# Without `site` (-S), which looks for packages where there are none.
+# The bundle's loader gets the library path as an argument, so that neither the board's libraries nor its environment
+# take part. -S: the module `site` would search for packages that a bundle does not have.
 _PYTHON = """#!/bin/sh
 # Runs this tree's own Python, with its own loader and libraries.
 case $0 in */*) here=${{0%/*}} ;; *) here=. ;; esac
@@ -201,7 +215,10 @@ exec "$here/lib/{loader}" --inhibit-cache --library-path "$here/lib" "$here/bin/
 def bundle_tree(
     version: str, runtime: BundledPython, library: Mapping[str, bytes], its_files: Mapping[str, bytes]
 ) -> DaemonTree:
-    """The tree, with `library` below lib/ and install.sh with `its_files`. Raises ProfagentError."""
+    """Return the tree of a bundle, with `library` below lib/, and install.sh with `its_files`.
+
+    Raises ProfagentError.
+    """
     kept = compiled({path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.version)
     installer = Path(__file__).with_name(INSTALLER).read_bytes()
     return DaemonTree.of(

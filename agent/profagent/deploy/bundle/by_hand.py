@@ -1,6 +1,6 @@
-"""`install.sh` of a bundle: what `profagent deploy` does, on the board itself.
+"""Program behind `install.sh` of a bundle: it does on the board itself what `profagent deploy` does over SSH.
 
-On a board there are the modules of MODULES, the units, and the standard library; nothing else is imported here.
+A bundle brings the modules of MODULES, the units and the standard library; this module imports nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from profagent.errors import ProfagentError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Of the package profagent; a test imports this module with them alone.
+# Modules of the package profagent that a bundle contains; a test imports this module with no others.
 MODULES = (
     "__init__",
     "errors",
@@ -54,17 +54,18 @@ MODULES = (
     "deploy/units",
 )
 KEYS = {"cert": "board.pem", "key": "board.key", "ca": "ca.pem", "revoked": "revoked.txt"}
-# Beside them, whose they are.
+# File beside the keys, with the identity of the board for which they were issued.
 BOARD_ID = "board-id"
+# Bytes of a board's files that are not UTF-8 are kept by this error handler, and written back as they were.
 _ODD = "surrogateescape"
 _DEFAULT_LISTEN = "127.0.0.1:50151"
-# A slow card takes its time to start an interpreter.
+# Seconds until the daemon must answer: an interpreter on a slow memory card takes long to start.
 _ANSWER_S = 120.0
 _PAUSE_S, _CONNECT_S = 0.2, 5.0
 
 
 def main() -> int:
-    """Install, roll back or remove; the exit code."""
+    """Install, roll back or remove, and return the exit code."""
     here, *words = sys.argv[1:]
     options = _options(words)
     try:
@@ -127,7 +128,7 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
 
 
 def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> None:
-    """Raises UsageError where this cannot be installed as was asked; SetupError for a damaged tree."""
+    """Raise UsageError if the options do not fit this board, SetupError if the tree is damaged."""
     machine = json.loads((here / setup.MANIFEST).read_bytes())["machine"]
     if machine != platform.machine():
         hint = f"make one with profagent bundle --arch {platform.machine()}"
@@ -146,7 +147,7 @@ def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argpar
 
 
 def _files(layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> dict[str, tuple[bytes, int]]:
-    """Settings, identity and keys."""
+    """Return the settings, the identity and the keys, by path on the board."""
     text = board.get(layout.config) or _new_settings(layout, options)
     files = {layout.config: (text.encode("utf-8", _ODD), 0o644)}
     if not (own := board.get(layout.board_id, "").strip()):
@@ -169,14 +170,14 @@ def _issued_identity(options: argparse.Namespace) -> str:
 
 def _new_settings(layout: Layout, options: argparse.Namespace) -> str:
     listen = options.listen or ("0.0.0.0:50151" if options.keys else _DEFAULT_LISTEN)
-    # A JSON text is a TOML text.
+    # JSON strings and arrays of strings are valid TOML.
     values = {"listen": listen, "roots": options.root}
     values |= {f"tls_{key}": f"{layout.keys}/{name}" for key, name in KEYS.items()} if options.keys else {}
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
 
 def _copied(here: Path, layout: Layout) -> str:
-    """Where a copy of the tree is, beside the versions."""
+    """Return the directory of a copy of the tree, beside the versions."""
     part = f"{layout.versions}/{here.name}.{os.getpid():08x}.part"
     try:
         shutil.copytree(here, part, symlinks=True)
@@ -193,6 +194,7 @@ def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) 
             until = time.monotonic() + float(os.environ.get("ANSWER_S", _ANSWER_S))
             while (why := _silent(listen)) and time.monotonic() < until:
                 time.sleep(_PAUSE_S)
+                # An empty line says that this program is alive; without any, `setup` restores the previous version.
                 _write(pipes, b"")
             _write(pipes, b"back" if why else b"keep")
             answer = {"why": f"nothing answers at {listen}: {why}", **_answer(pipes)}
@@ -212,7 +214,7 @@ def _write(pipes: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
 
 
 def _silent(listen: str) -> str:
-    """Why nobody listens there; empty when somebody does."""
+    """Return why nothing listens at the address; empty if a daemon does."""
     try:
         if listen.startswith("unix:"):
             with socket.socket(socket.AF_UNIX) as probe:
@@ -227,7 +229,7 @@ def _silent(listen: str) -> str:
 
 @contextmanager
 def _running_setup(request: Mapping[str, Any], here: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """`setup` in a process of its own: were this one killed, it would lead back."""
+    """Run `setup` in a process and session of its own, which restores the version if this process is killed."""
     command = [str(here / "bin/python"), "-I", "-B", setup.__file__, f"{_ANSWER_S:g}"]
     with subprocess.Popen(  # noqa: S603 - this tree's own
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -258,5 +260,5 @@ def _named(layout: Layout) -> list[str]:
 
 
 def _texts(paths: Iterable[str]) -> dict[str, str]:
-    """The files that there are, by path."""
+    """Return the texts of the files that exist, by path."""
     return {path: Path(path).read_text("utf-8", _ODD) for path in paths if Path(path).is_file()}

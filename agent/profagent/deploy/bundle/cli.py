@@ -1,4 +1,4 @@
-"""`profagent bundle`."""
+"""Command line of `profagent bundle`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,11 @@ _KINDS = (".tar.gz", ".tgz", ".tar.xz")
 
 
 def standalone_link(machine: str) -> tuple[str, str]:
-    """Address and SHA-256 of the newest archive of this Python's version, whose bytecode is then ours."""
-    # Its list of versions takes 0.1 s to load: only who asks pays for it.
+    """Return the address and SHA-256 of the newest standalone CPython of this Python's minor version.
+
+    The same minor version has the same bytecode, so this host can compile for it. Raises ProfagentError.
+    """
+    # The list of versions takes 0.1 s to load, so it is imported only where it is needed.
     from pbs_installer import get_download_link  # noqa: PLC0415
 
     wanted = "{}.{}".format(*sys.version_info[:2])
@@ -61,9 +64,9 @@ def standalone_link(machine: str) -> tuple[str, str]:
 def fetch_standalone(
     address: str, digest: str, target: Path, shown: Callable[[int, int], None] = lambda _done, _total: None
 ) -> None:
-    """Download an archive; `shown` is told the bytes that came, and of how many.
+    """Download an archive; `shown` receives the bytes so far and their total (0: not known).
 
-    Raises ProfagentError when it cannot be had, or is not the one with that SHA-256.
+    Raises ProfagentError if the archive cannot be fetched or has another SHA-256.
     """
     hashed = hashlib.sha256()
     try:
@@ -87,7 +90,7 @@ def fetch_standalone(
 
 
 def unpack_archive(archive: Path, directory: Path) -> None:
-    """Unpack it. Raises ProfagentError for what is none."""
+    """Unpack an archive. Raises ProfagentError if it is damaged or no archive."""
     try:
         with tarfile.open(archive) as opened:
             opened.extractall(directory, filter="data")
@@ -96,13 +99,16 @@ def unpack_archive(archive: Path, directory: Path) -> None:
         raise ProfagentError(f"{archive}: {error}", hint=hint) from error
 
 
-# The wheels, the tree with its bytecode, the trial, the packing.
+# Steps of the progress display: the wheels, the tree with its bytecode, the trial, the packing.
 STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Bundled:
-    """What was made. `start_s` is how long its `--version` took; None where this machine cannot run it."""
+    """Description of a bundle that was made.
+
+    `start_s` is the time of `--version` in seconds; None if this host cannot run the bundle.
+    """
 
     file: str
     name: str
@@ -117,7 +123,10 @@ class Bundled:
 async def bundle(
     machine: str, output: Path, source: Path | None, wheelhouse: Path | None, libraries: Path | None
 ) -> Bundled:
-    """Make a bundle, and try it where that is possible; a source that is not named is fetched. ProfagentError."""
+    """Make a bundle, and start it once if this host can run it; without a `source` a Python is downloaded.
+
+    Raises ProfagentError.
+    """
     with tempfile.TemporaryDirectory(prefix="profagent-bundle-") as folder:
         scratch = Path(folder)
         with progress("download", BYTES) as shown:
@@ -140,7 +149,7 @@ async def bundle(
 
 
 def _unpacked(machine: str, source: Path | None, scratch: Path, shown: Progress) -> Path:
-    """The directory in which a Python lies."""
+    """Return the directory that contains the Python."""
     if source is not None and source.is_dir():
         return source
     if source is None:
@@ -153,14 +162,17 @@ def _unpacked(machine: str, source: Path | None, scratch: Path, shown: Progress)
 
 
 def installer_files() -> dict[str, bytes]:
-    """What install.sh needs of this package."""
+    """Return the files of this package that install.sh needs, by path."""
     package: Any = files("profagent")
     paths = [f"{name}.py" for name in MODULES] + [f"deploy/systemd/{name}" for name in SERVICE_FILES]
     return {f"profagent/{path}": package.joinpath(*path.split("/")).read_bytes() for path in paths}
 
 
 def _tried(tree: DaemonTree, scratch: Path) -> float:
-    """Seconds that its daemon takes to say its version, the second time."""
+    """Return the seconds that the daemon takes to print its version.
+
+    The second run counts: the first one also reads the files from the disk.
+    """
     with tarfile.open(fileobj=tree.tar()) as archive:
         archive.extractall(scratch / "tree", filter="data")
     taken_s = 0.0
