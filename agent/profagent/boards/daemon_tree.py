@@ -74,6 +74,7 @@ class DaemonTree:
         files = {LAUNCHER: (start.encode(), 0o755), **(more or {})}
         files.update({f"{LIBRARY}/{path}": (data, 0o644) for path, data in sorted(library.items())})
         digests = {path: hashlib.sha256(data).hexdigest() for path, (data, _) in files.items()}
+        # The manifest has the digests of all other files, so its own digest, in `name`, identifies the whole tree.
         manifest = json.dumps({"version": version, **about, "files": digests}, indent=1).encode()
         return cls(version, {**files, MANIFEST: (manifest, 0o644)}, about)
 

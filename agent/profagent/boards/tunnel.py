@@ -71,6 +71,7 @@ async def temporary_daemon(
             # An upload that unpacks after the removal must not create the directory again.
             await remote.unpack(tree.tar(), f"{folder}/tree", must_exist=True)
             program.stdin.write(b"go\n")
+            # The bound is for the start alone: the upload before takes as long as the link needs.
             async with asyncio.timeout(DAEMON_START_S):
                 line = await _expect(program, _SERVING, remote.host)
             ended = asyncio.create_task(_last_words(program))
@@ -200,6 +201,7 @@ class Tunnel:
         self._prefix = entry.prefix if entry else ""
         self._access = access
         self._tell = tell
+        # End of the tunnel on this host; the same path after every reconnection, so channels need not know of it.
         self._socket = socket
         known = entry.known if entry else KnownBoard(board, address)
         # Where this host's channels connect: the socket in place of the board's address.
@@ -211,6 +213,7 @@ class Tunnel:
 
         If `is_patient`, a board that is away at first is tried again in the background.
         """
+        # Done once the first attempt has succeeded, or failed in a way that is tried again.
         opened = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keep(opened, known, is_patient=is_patient))
         try:
@@ -236,6 +239,7 @@ class Tunnel:
                     why = await lost()
             except ProfagentError as error:
                 is_away = isinstance(error, UnreachableError) and not isinstance(error, RefusedError)
+                # At first a mistake of the user must end the command; later, every failure may pass.
                 if not opened.done() and not (is_patient and is_away):
                     raise
                 why = str(error)
@@ -258,6 +262,7 @@ class Tunnel:
                         f"no daemon listens at {self._daemon} of {self.board.name}",
                         hint="start profagentd there; or have a temporary one serve JOBs: --via ssh --root DIR",
                     )
+                # Daemons of a private prefix keep their identity there, where the temporary daemon does not look.
                 settings = (*self._over.settings, *await self._identity(remote))
                 serving = temporary_daemon(remote, self._over.roots, self._over.bundle, self._tell, settings)
                 address, ended = await stack.enter_async_context(serving)

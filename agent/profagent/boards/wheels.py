@@ -90,9 +90,11 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     kept = cache / "profagent" / "wheels" / wheels_key(python)
+    # Cached wheels are checked again: the cache is an ordinary directory that other programs may write.
     if wheelhouse is None and (wheels := _wheels(kept)):
         return await _checked(wheels, python)
     make_directory(kept.parent)
+    # Downloads go to a sibling of the cache directory, so the rename is atomic and the cache is never incomplete.
     folder = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
     try:
         hint = "check this host's internet or pip's settings"

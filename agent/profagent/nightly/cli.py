@@ -247,6 +247,7 @@ def _locked_for_night(workspace: Workspace) -> Iterator[Path]:
     make_directory(folder)
     with (folder / "lock").open("w") as lock:
         try:
+            # The kernel releases this lock when the process ends, however it ends: no stale lock can remain.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WorkspaceBusyError(

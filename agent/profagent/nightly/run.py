@@ -195,7 +195,6 @@ class NightRun:
 
         Captures run side by side; export, comparison and report are done for one board at a time.
         """
-        # What follows a capture uses this host's processors, which the captures that still run need.
         turn = asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._board(board, turn, stop)) for board in self.settings.boards]
