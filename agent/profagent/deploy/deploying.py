@@ -120,6 +120,7 @@ class Deployment:
         is_there = facts.current == version.name and await self._is_active()
         check_room(facts, 0 if is_there else version.size_bytes)
         replaced = tuple(self._replaced())
+        # Keys are made after the agreement: making them writes to this host's folder of keys.
         await self._agreed(replaced)
         keys = {} if options.is_dry else self._keys()
         wanted = board.differing(keys)
@@ -133,7 +134,7 @@ class Deployment:
                 found = await self._tried(version.name, part, wanted)
             else:
                 found = await self._answered()
-            # Only now: an entry in boards.toml always names a daemon that has answered.
+            # Only now: a deployment that failed must not change how this host reaches the board.
             BoardsFile().put(self.board.entry, is_same=True)
         return Deployed(self.board.entry, version.name, changes, replaced, found, board.service.starts_at_boot)
 
@@ -197,6 +198,7 @@ class Deployment:
                 # Shielded: the board must have restored its version before the link is closed.
                 await finished(asyncio.create_task(_taken_back(program)))
                 raise
+            # A failed answer is not the end: the board still runs the version, and has to be told.
             except (UnreachableError, RefusedError) as error:
                 try:
                     answer = await _taken_back(program)
@@ -263,6 +265,7 @@ class Deployment:
                     async with connected(entry.name, access) as channel:
                         return await channel.describe()
                 except RefusedError:
+                    # A daemon that refuses the certificate has started: waiting would not change its answer.
                     raise
                 except UnreachableError:
                     # One look may fall between two restarts by the init system: only a series of them ends the wait.

@@ -95,6 +95,7 @@ class _Ear:
     def line(self) -> str | None:
         """Return the next line; None if the host is gone."""
         while b"\n" not in self._rest:
+            # No line within the bound counts as a lost host, because a dead link may never report its end.
             ready, _, _ = select.select([0], [], [], self._silence_s)
             piece = os.read(0, 1 << 16) if ready else b""
             if not piece:
@@ -142,6 +143,7 @@ def _install(request: Request, hear: _Ear) -> None:
         # Nothing was started yet: the files go back, and the running service is not restarted.
         _take_back(request["trial"], was_started=False)
         raise
+    # From here on the service may have been touched, so a restore also restarts it.
     try:
         why = _start(request, name)
     except BaseException:

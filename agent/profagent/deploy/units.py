@@ -204,6 +204,7 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
     }
     if deletes:
+        # The leading minus makes systemd ignore a root that does not exist.
         paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
         found[DROP_IN] = (_MADE + _text(TEMPLATE).replace("@ROOTS@", paths), 0o644)
     user = "id -u profagentd >/dev/null 2>&1"
