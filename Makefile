@@ -3,7 +3,8 @@
 PYTHON ?= $(or $(shell command -v python3.11),python3)
 BIN := .venv/bin
 PROTOC := .venv-protoc/bin/python
-WORKERS ?= 2
+# Tests wait more than they compute: three workers keep two cores busy.
+WORKERS ?= 3
 PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 
 # Tests start hundreds of processes, of which each would compile the code again.
@@ -29,7 +30,7 @@ needs: # programs that both suites use
 	@tools/need mcopy mtools
 	@tools/need gcc build-essential
 
-test: .venv/ready needs ## run the suite in WORKERS workers (2); beside it the board's side on Python 3.9
+test: .venv/ready needs ## run the suite in WORKERS workers (3); beside it the board's side on Python 3.9
 	@tools/need zsh zsh
 	@tools/need fish fish
 	@tools/need chromium chromium
