@@ -9,7 +9,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from profagent.lake.aggregates import GAMMA, Bucket, LayerFigures
 from profagent.lake.lake import Lake, Push
 from profagent.lake.push import TABLES, rows_of
 from tests.bench.measure import PROFAGENT, Child, environment, report, report_table, run, size_text, started
+from tests.integration.board import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_questions(tmp_path: Path) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     with started(Path(sys.executable).with_name("sail"), "spark", "server", "--port", str(port)) as sail:
-        _await_answer(port)
+        assert eventually(lambda: _is_open(port))
         for name, arguments in QUESTIONS.items():
             call: list[str | Path] = [*PROFAGENT, "fleet", *arguments, "--lake", address, "--json"]
             own = run(*call)
@@ -76,12 +76,9 @@ def test_questions(tmp_path: Path) -> None:
             report_table("lake: questions (Sail: the peak of its server until then)", COLUMNS, lines)
 
 
-def _await_answer(port: int) -> None:
-    for _ in range(600):
-        with closing(socket.socket()) as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
+def _is_open(port: int) -> bool:
+    with closing(socket.socket()) as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _make(lake: Lake) -> None:

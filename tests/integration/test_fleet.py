@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import socket
 import subprocess
@@ -227,10 +228,12 @@ def test_losses_are_of_each_board(lake: Path) -> None:
 
 @pytest.fixture(scope="module")
 def spark(unused_tcp_port_factory: Callable[[], int]) -> Iterator[str]:
-    """A server of Spark Connect that needs no Java."""
+    """A server of Spark Connect that needs no Java, with workers as a cluster has."""
     port = unused_tcp_port_factory()
     program = Path(sys.executable).with_name("sail")
-    with subprocess.Popen([program, "spark", "server", "--port", str(port)], stderr=subprocess.DEVNULL) as server:
+    cluster = {**os.environ, "SAIL_MODE": "local-cluster"}
+    command: list[str | Path] = [program, "spark", "server", "--port", str(port)]
+    with subprocess.Popen(command, env=cluster, stderr=subprocess.DEVNULL) as server:
         try:
             assert eventually(lambda: is_open(port))
             yield f"sc://127.0.0.1:{port}"

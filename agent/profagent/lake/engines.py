@@ -10,7 +10,7 @@ import socket
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -18,16 +18,20 @@ from profagent.cli.running import installing
 from profagent.errors import UsageError
 from profagent.lake.lake import SESSIONS, LakeError, listed
 from profagent.lake.push import TABLES
-from profagent.lake.stores import readable
 from profagent.limits import CALL_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from duckdb import DuckDBPyConnection
 
     from profagent.lake.lake import Lake
 
 DUCKDB, SPARK = "duckdb", "sc://"
 SPARK_PORT = 15002
+# Of files in an object store, which DuckDB reads through the same store library that writes the tables: only the
+# environment then says how the store is reached, and DuckDB does not have to download an extension.
+_PROTOCOL = "lake"
 # The sessions come first: the rows that this state of them names were already in the other tables.
 _ORDER = (SESSIONS, *(table for table in TABLES if table != SESSIONS))
 _VIEW = """
@@ -75,7 +79,7 @@ class DuckDb:
             found = lake.required(table)
             files = found.file_uris()
             if files:
-                paths = readable(self._connection, lake.address, files)
+                paths = _readable(self._connection, lake.address, files)
                 self.ask(_PARQUET.format(table=table, files=listed(paths)))
             else:
                 self._connection.register(f"all_{table}", pa.schema(found.schema().to_arrow()).empty_table())
@@ -93,6 +97,38 @@ class DuckDb:
         for each in self._connection.list_filesystems():
             self._connection.unregister_filesystem(each)
         self._connection.close()
+
+
+def _readable(connection: DuckDBPyConnection, address: str, files: Iterable[str]) -> list[str]:
+    """Return names by which a connection reads files below an address. Raises UsageError if a package is missing."""
+    if "://" not in address:
+        # File addresses are percent-encoded: a blank is %20.
+        return [*map(unquote, files)]
+    try:
+        from fsspec.implementations.arrow import ArrowFSWrapper  # type: ignore[import-untyped]  # noqa: PLC0415 - here only
+    except ImportError as error:
+        hint = installing("fsspec")
+        raise UsageError("a lake in an object store needs fsspec, which is not installed", hint=hint) from error
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above
+    from pyarrow.fs import PyFileSystem  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
+
+    class Files(ArrowFSWrapper):  # type: ignore[misc]
+        protocol = _PROTOCOL
+        cachable = False
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path.removeprefix(f"{_PROTOCOL}://")
+
+        def glob(self, path: str, **_: Any) -> list[str]:
+            # A file name may contain pattern characters, which must not be expanded.
+            return [path]
+
+    if not connection.filesystem_is_registered(_PROTOCOL):
+        connection.register_filesystem(Files(PyFileSystem(DeltaStorageHandler(address))))
+    # Delta Lake returns files below a `file://` address as plain paths.
+    below = f"{address.removeprefix('file://')}/"
+    return [f"{_PROTOCOL}://{unquote(file).removeprefix(below)}" for file in files]
 
 
 class SparkConnect:

@@ -73,6 +73,7 @@ def test_help_and_version_import_next_to_nothing(arguments: tuple[str, ...]) -> 
 def test_a_verb_imports_what_it_needs_and_no_other_verb() -> None:
     modules = _modules("sessions", "--help")
     assert "profagent.sessions.cli" in modules
+    assert not {"deltalake", "duckdb", "pyarrow"}.intersection(modules)
     assert "grpc" not in modules
     assert "profagent.watch.cli" not in modules
 
