@@ -64,9 +64,10 @@ docs: .venv/ready ## generate the pages of docs/reference, and the README's pict
 	@$(BIN)/python tools/make_reference.py
 	@$(BIN)/python tools/draw_screen.py
 
-check-docs: .venv/ready ## fail when these pages are not what the code gives
+check-docs: .venv/ready ## fail when these pages are not what the code gives, or a translation is older than its page
 	@$(BIN)/python tools/make_reference.py --check
 	@$(BIN)/python tools/draw_screen.py --check
+	@$(BIN)/python tools/check_translations.py
 
 screenshot: .venv/ready ## take the README's picture of a report anew
 	@tools/need chromium chromium

@@ -10,9 +10,10 @@ import pytest
 
 from tests.integration.board import running
 from tests.integration.host import profagent
+from tools.check_translations import original_of, translations
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
+PAGES = sorted(set((ROOT / "docs" / "tutorial").glob("*.md")) - set(translations(ROOT)))
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -52,6 +53,11 @@ def test_a_command_of_the_tutorial_works(workspace: Path, words: list[str]) -> N
 
 def test_the_tutorial_has_commands() -> None:
     assert [len(commands(page)) > 3 for page in PAGES] == [True, True]
+
+
+@pytest.mark.parametrize("page", translations(ROOT), ids=lambda page: page.name)
+def test_a_translation_has_the_commands_of_its_original(page: Path) -> None:
+    assert commands(page) == commands(original_of(page))
 
 
 @pytest.mark.parametrize(
