@@ -68,6 +68,14 @@ def size_bytes(text: str) -> int:
     return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
 
 
+def _allowed(codes: Iterable[str]) -> frozenset[str]:
+    if not codes:
+        return frozenset()
+    from profagent.tables.comparability import allowed_codes  # noqa: PLC0415 - most commands start without it
+
+    return allowed_codes(codes)
+
+
 F = TypeVar("F", bound="Callable[..., Any]")
 
 PEAK_VARIABLE = "PROFAGENT_PEAK_MEMORY_RATE"
@@ -122,6 +130,14 @@ workspace = click.option(
     help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+allow = click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    metavar="CODE",
+    callback=lambda _context, _option, codes: _allowed(codes),
+    help="Compare although this rule of comparability forbids it; may be repeated.",
+)
 quiet = click.option(
     "--quiet",
     is_flag=True,

@@ -58,6 +58,7 @@ def floor_of(text: str) -> Floor:
     help="Ignore smaller changes: a change must reach both.",
 )
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
+@options.allow
 @options.as_json
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
 @click.option("--junit", type=options.OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
@@ -72,6 +73,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     conditions: list[Condition],
     floor: Floor,
     skip: int | None,
+    allowed: frozenset[str],
     as_json: bool,
     as_markdown: bool,
     junit: Path | None,
@@ -80,7 +82,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
     """Compare two runs: which layers are slower or faster by more than their noise, or new.
 
     BASE and NEW are each a session, a JOB directory, a table op_summary (CSV or JSON), or a folder of such tables. Exit
-    code 1: a condition of --fail-if holds; 4: a run is incomplete, or a condition cannot be told.
+    code 1: a condition of --fail-if holds; 4: a run is incomplete, the runs are not comparable, or a condition cannot
+    be told. The first line says what may be compared; --allow CODE overrides one rule.
 
     Example: profagent diff baseline=release-1.2 14 --fail-if 'layer.median>+5%'
     Example: profagent diff 13 14 --markdown
@@ -91,7 +94,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--workspace goes with a session", hint="leave it out: BASE and NEW are none")
     chosen = Workspace.at(workspace)
     old = await operand(base, chosen, maps)
-    found = await diff(old, await operand(new, chosen, maps), conditions, floor, skip)
+    found = await diff(old, await operand(new, chosen, maps), conditions, floor, skip, allowed)
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
@@ -102,7 +105,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
     is_decided = not any(outcome.undecided for outcome in found.outcomes)
-    return 0 if found.is_complete and is_decided else IncompleteError.exit_code
+    is_answered = is_decided and not found.comparability.is_blocked
+    return 0 if found.is_complete and is_answered else IncompleteError.exit_code
 
 
 def _is_in_workspace(text: str) -> bool:

@@ -15,19 +15,20 @@ from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_
 from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
 from profagent.errors import UsageError
 from profagent.limits import READERS
-from profagent.link.boards_file import BoardNames
 from profagent.stats.figures import UNITS
 from profagent.stats.records import calls_by_function, read_jobs
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.sessions import NO_BOARD
+from profagent.tables.comparability import Subject, facts_of, model_differences, run_differences, verdict
 from profagent.tables.provenance import provenance_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from profagent.tables.comparability import Comparability, Difference
 
 
 SCOPES = ("latency", "layers", "layer", "type", "api")
@@ -143,14 +144,19 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """The comparison of two runs. `only` lists models that only one run has, as pairs of side and name."""
+    """The comparison of two runs.
+
+    Figures that `comparability` blocks are in no list. `only` lists models that only one run has, as pairs of side and
+    name.
+    """
 
     base: ComparedRun
     new: ComparedRun
     models: list[ModelDiff]
     calls: list[Change]
     only: list[tuple[str, str]]
-    unfair: list[str]
+    comparability: Comparability
+    remarks: list[str]
     outcomes: list[Outcome]
 
     @property
@@ -164,46 +170,10 @@ class Diff:
         return any(model.inference.p is not None for model in self.models)
 
 
-# Facts that make runs hard to compare if they differ; _WANTED names those that should be known.
-_FACTS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "figures": lambda job: "simulated" if job["simulated"] else "measured",
-    "board": lambda job: None if job["board"] == NO_BOARD else BoardNames.known().of(job["board"], job["hostname"]),
-    "device": lambda job: "another Ascend device" if "told_by" in job else "SS928",
-    "frequency": lambda job: f"{job['frequency_mhz']} MHz" if job["frequency_mhz"] else None,
-    "interval": lambda job: job["sampling"]["interval"],
-    "sdk": lambda job: job["sdk_version"] or None,
-    "counter map": lambda job: job["counter_map"] or "none",
-}
-# Facts that results of another device do not contain.
-_NOT_TOLD = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and vector")
-_WANTED = ("figures", "frequency", "interval")
-
-
-def unfair(base: ComparedRun, new: ComparedRun, models: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[str]:
-    """Yield a line for each fact that differs between the runs, or is missing, and makes them hard to compare."""
-    ones, others = _facts(base), _facts(new)
-    for name in _FACTS:
-        if ones[name] and others[name] and ones[name] != others[name]:
-            yield f"{name}: {', '.join(ones[name])} in BASE, {', '.join(others[name])} in NEW"
-    for side, run, facts in (("BASE", base, ones), ("NEW", new, others)):
-        if run.incomplete:
-            yield f"{side} is incomplete: {'; '.join(run.incomplete)}"
-        if run.is_told:
-            yield f"{side} has no {', '.join(_NOT_TOLD)}: these are not compared"
-        elif missing := [name for name in _WANTED if not facts[name]]:
-            yield f"{side} does not tell: {', '.join(missing)}"
-    for one, other in models:
-        if one.pictures and other.pictures and one.pictures != other.pictures:
-            texts = [", ".join(f"{batch} and {count}" for batch, count in sorted(run.pictures)) for run in (one, other)]
-            yield f"batch and pictures of {other.name}: {texts[0]} in BASE, {texts[1]} in NEW"
-
-
-def _facts(run: ComparedRun) -> dict[str, list[str]]:
-    """Return the values of each fact over the run's JOBs; an empty list if a fact is unknown."""
-    return {
-        name: sorted({str(value) for job in run.provenance if (value := fact(job)) is not None})
-        for name, fact in _FACTS.items()
-    }
+# What results of another device do not contain.
+_NOT_OF_OTHERS = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and vector")
+# Figures that conditions of a scope are about.
+_SUBJECTS = {"latency": Subject.LATENCY, "layers": Subject.ALL, "api": Subject.CALLS}
 
 
 async def diff(
@@ -212,8 +182,9 @@ async def diff(
     conditions: Sequence[Condition] = (),
     floor: Floor = DEFAULT_FLOOR,
     skip: int | None = None,
+    allowed: Iterable[str] = (),
 ) -> Diff:
-    """Return the comparison of two runs; `skip` is as in `stats`.
+    """Return the comparison of two runs; `skip` is as in `stats`, `allowed` are codes of rules to override.
 
     Raises UsageError if no model is in both runs, and StoreError.
     """
@@ -229,14 +200,45 @@ async def diff(
             f"no model is in both runs: BASE has {names[0]}, NEW has {names[1]}",
             hint="compare runs of one network; `profagent stats` tells what a run has",
         )
-    models = compare(pairs, floor)
+    names = [pair[1].name for pair in pairs]
+    differences = [*run_differences(facts_of(one.provenance), facts_of(other.provenance)), *_of_models(pairs)]
+    found = verdict(differences, allowed, names)
+    comparable = [pair for pair in pairs if not found.blocking(Subject.ALL, pair[1].name)]
+    models = [_without_blocked(model, found) for model in compare(comparable, floor)]
     wants_calls = any(condition.scope == "api" for condition in conditions)
-    calls = compare_calls(one.calls, other.calls, floor) if wants_calls else []
+    may_compare_calls = not any(found.blocking(Subject.CALLS, name) for name in names)
+    calls = compare_calls(one.calls, other.calls, floor) if wants_calls and may_compare_calls else []
     changes = [*calls, *(change for model in models for change in model.all_changes())]
-    outcomes = [_outcome(condition, changes) for condition in conditions]
+    outcomes = [_outcome(condition, changes, _blocking(condition, found)) for condition in conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
-    remarks += unfair(one, other, pairs)
-    return Diff(one, other, models, calls, only, remarks, outcomes)
+    for side, run in (("BASE", one), ("NEW", other)):
+        if run.is_told:
+            remarks.append(f"{side} has no {', '.join(_NOT_OF_OTHERS)}: these are not compared")
+    return Diff(one, other, models, calls, only, found, remarks, outcomes)
+
+
+def _of_models(pairs: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[Difference]:
+    for base, new in pairs:
+        layers = [[(layer.name, layer.type) for layer in run.layers] for run in (base, new)]
+        yield from model_differences(new.name, (base.pictures, new.pictures), (layers[0], layers[1]))
+
+
+def _without_blocked(model: ModelDiff, found: Comparability) -> ModelDiff:
+    """Return the comparison of a model without the figures that may not be compared."""
+    if found.blocking(Subject.LATENCY, model.name):
+        model = replace(model, latency=None, latency_from=None)
+    if found.blocking(Subject.LAYERS, model.name):
+        model = replace(model, matches=[], changes={}, types=[])
+    if found.blocking(Subject.COUNTERS, model.name):
+        model = replace(model, changes={at: replace(change, moved=()) for at, change in model.changes.items()})
+    return model
+
+
+def _blocking(condition: Condition, found: Comparability) -> str:
+    """Return the codes of the rules that keep a condition from being judged, on any of the models."""
+    subject = _SUBJECTS.get(condition.scope, Subject.LAYERS)
+    codes = dict.fromkeys(each.rule.code for model in found.models for each in found.blocking(subject, model))
+    return ", ".join(codes)
 
 
 def _as_of_tables(run: ModelRun) -> ModelRun:
@@ -245,10 +247,12 @@ def _as_of_tables(run: ModelRun) -> ModelRun:
     return replace(found, records=np.minimum(found.records, 1))
 
 
-def _outcome(condition: Condition, changes: Sequence[Change]) -> Outcome:
+def _outcome(condition: Condition, changes: Sequence[Change], blocking: str) -> Outcome:
     about, failing = condition.about(changes), condition.failing(changes)
     undecided = ""
-    if not about and condition.scope == "latency":
+    if not failing and blocking:
+        undecided = f"not comparable: {blocking}"
+    elif not about and condition.scope == "latency":
         undecided = "both runs do not know the latency by their calls, nor both by their records: ask for layers"
     elif not about:
         undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"

@@ -52,6 +52,8 @@ SIMULATED = "*** simulated: figures are invented ***"
 
 def _verdict(found: Diff) -> str:
     failed = f"{FAILED}: " if any(outcome.failing for outcome in found.outcomes) else ""
+    if not found.models:
+        return f"{failed}nothing is compared"
     if not found.can_tell:
         return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
     changes = [change for model in found.models for change in model.changes.values() if change.is_significant]
@@ -71,7 +73,8 @@ def _verdict(found: Diff) -> str:
 def changes_text(found: Diff) -> str:
     """Return one line: the change of each model, its certainty, and the layer that changed most."""
     base = f"session {found.base.called}" if found.base.called.isdecimal() else found.base.called
-    return f"Against {base}: {'; '.join(map(_model_change, found.models))}"
+    changes = "; ".join(map(_model_change, found.models))
+    return f"Against {base}: {changes or found.comparability.line()}"
 
 
 def _model_change(model: ModelDiff) -> str:
@@ -243,13 +246,15 @@ def _names(model: ModelDiff, match: Match) -> str:
 
 
 def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[str]:
-    """Yield the verdict, then conditions, what makes the runs hard to compare, and each model's layers.
+    """Yield what may be compared, the verdict, conditions, differences of the runs, and each model's layers.
 
     `width` is as in `fitted_lines`.
     """
     shown = (lambda line: f"- {markdown(line)}") if as_markdown else (lambda line: _line(line, width))
-    verdict = _verdict(found)
-    yield from (f"**{markdown(verdict)}**", "") if as_markdown else (_line(verdict, width),)
+    for line in (found.comparability.line(), _verdict(found)):
+        yield f"**{markdown(line)}**  " if as_markdown else _line(line, width)
+    if as_markdown:
+        yield ""
     yield from map(shown, _remarks(found))
     for model in found.models:
         yield ""
@@ -283,7 +288,8 @@ def _remarks(found: Diff) -> Iterator[str]:
             job["job"] if job in told else f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance
         )
         yield f"{side} is {run.called}{mark}{': ' if sampling else ''}{sampling}"
-    yield from (f"unfair: {line}" for line in found.unfair)
+    yield from map(str, found.comparability.differences)
+    yield from found.remarks
     if likely := _likely(found):
         yield doubt_line(likely)
     if _is_across_devices(found) and any(match.kind == "renamed" for model in found.models for match in model.matches):
@@ -302,6 +308,8 @@ def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
         for each in found.outcomes
     ]
     sides = (("BASE", found.base), ("NEW", found.new))
+    verdict = found.comparability
+    cases.append(("the runs are comparable", verdict.line() if verdict.is_blocked else None))
     lacks = "; ".join(f"{side} is incomplete: {'; '.join(run.incomplete)}" for side, run in sides if run.incomplete)
     return [*cases, ("the data is complete", lacks or None)]
 
@@ -329,6 +337,7 @@ def _allowed(text: str) -> str:
 def diff_document(found: Diff) -> dict[str, Any]:
     """Return the object that `--json` prints; times are in µs, None if not known."""
     return {
+        "comparability": found.comparability.document(),
         "verdict": _verdict(found),
         "can_tell": found.can_tell,
         "complete": found.is_complete,
@@ -341,7 +350,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
             }
             for each in found.outcomes
         ],
-        "unfair": found.unfair,
+        "remarks": found.remarks,
         "likely": _likely(found),
         "base": _run(found.base),
         "new": _run(found.new),

@@ -13,6 +13,7 @@ import msgspec
 
 from profagent.errors import UsageError
 from profagent.export.formats import FORMATS
+from profagent.tables.comparability import allowed_codes
 from profagent.tables.provenance import coverage_line
 from profagent.tables.table import counted, markdown, printable
 
@@ -38,6 +39,7 @@ _EXAMPLE = """\
 #                              # file, or s3://BUCKET/PREFIX; without it $PROFAGENT_LAKE, or what the workspace sets
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
+# allow = []                  # rules of comparability that `diff --allow` overrides, such as "interval"
 
 # [retention]                 # rules of `profagent gc`, all of which must allow it; without any, nothing goes
 # older_than = "60d"
@@ -133,6 +135,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     lake: str = ""
     counter_map: str = ""
     fail_if: list[str] = []
+    allow: list[str] = []
     retention: NightlyRetention = msgspec.field(default_factory=NightlyRetention)
     tell: Tell = msgspec.field(default_factory=Tell)
 
@@ -180,6 +183,10 @@ def _faults(settings: Nightly) -> list[str]:
         faults.append("attempts is less than 1")
     if settings.tell.webhook and not settings.tell.webhook.startswith(("http://", "https://")):
         faults.append("webhook is no http:// or https:// address")
+    try:
+        allowed_codes(settings.allow)
+    except UsageError as error:
+        faults.append(f"allow: {error}; {error.hint}")
     unknown = [name for name in settings.exports if name not in FORMATS]
     faults += [f"exports: {name!r} is none of {', '.join(FORMATS)}" for name in unknown]
     addresses = [each for each in (*settings.tell.mail, settings.tell.mail_from) if each]
@@ -244,7 +251,7 @@ class Compared:
     against: str
     session: int | None
     slower: tuple[Slower, ...] = ()
-    unfair: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
     can_tell: bool = True
     problem: str = ""
     undecided: tuple[str, ...] = ()
@@ -262,7 +269,7 @@ class Compared:
             yield f"as {against}"
         yield from (f"beside {against}: {slower}, and {slower.condition} holds" for slower in self.slower)
         yield from (f"nobody can tell beside {against}: {line}" for line in self.undecided)
-        yield from (f"unfair beside {against}: {line}" for line in self.unfair)
+        yield from (f"differs from {against}: {line}" for line in self.differences)
 
 
 @dataclass(slots=True)

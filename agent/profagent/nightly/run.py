@@ -331,10 +331,15 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
     conditions = [parse_condition(text) for text in settings.fail_if]
     try:
         answer = await diff(
-            Operand(against, database, base), Operand(f"session {session}", database, session), conditions
+            Operand(against, database, base),
+            Operand(f"session {session}", database, session),
+            conditions,
+            allowed=settings.allow,
         )
     except ProfagentError as error:
         return Compared(against, base, problem=str(error))
+    if answer.comparability.is_blocked:
+        return Compared(against, base, problem=answer.comparability.line())
     slower = tuple(
         Slower(each.condition.text, f"{change.scope} {change.name}", change.percent)
         for each in answer.outcomes
@@ -342,5 +347,5 @@ async def _compared(settings: Nightly, against: str, base: int, workspace: Works
     )
     undecided = tuple(f"{each.condition.text}: {each.undecided}" for each in answer.outcomes if each.undecided)
     only = tuple(f"model {name} is only in {side}" for side, name in answer.only)
-    unfair = (*answer.unfair, *only)
-    return Compared(against, base, slower, unfair, answer.can_tell, undecided=undecided if answer.can_tell else ())
+    differences = (*map(str, answer.comparability.differences), *answer.remarks, *only)
+    return Compared(against, base, slower, differences, answer.can_tell, undecided=undecided if answer.can_tell else ())

@@ -39,6 +39,7 @@ class SessionRow(NamedTuple):
     counter_map: str | None
     counter_map_digest: str | None = None
     counter_map_likely: str | None = None
+    board_model: str = ""
 
 
 class JobRow(NamedTuple):
@@ -102,7 +103,7 @@ async def find_session(connection: aiosqlite.Connection, session: int | None = N
         rows = await fetched(
             connection,
             "SELECT s.session, b.identity, b.hostname, s.source, s.started_us, s.simulated, s.daemon_version,"
-            " s.sdk_version, s.counter_map, s.counter_map_digest, s.counter_map_likely"
+            " s.sdk_version, s.counter_map, s.counter_map_digest, s.counter_map_likely, b.model"
             " FROM session s JOIN board b USING (board)"
             " WHERE ?1 IS NULL OR s.session = ?1 ORDER BY s.session DESC LIMIT 1",
             (session,),
@@ -172,6 +173,12 @@ async def layers_of(connection: aiosqlite.Connection, model: int) -> dict[int, L
     """Return the layers of a model by index; empty where its layer table is missing."""
     rows = await fetched(connection, "SELECT layer_index, layer_id, name, type FROM layer WHERE model = ?", (model,))
     return {index: LayerRow(*row) for index, *row in rows}
+
+
+async def kinds_of_records(connection: aiosqlite.Connection, job: int) -> list[str]:
+    """Return the kinds of records of which a JOB has logs: acl_api, aicore, aicpu."""
+    kinds = "SELECT DISTINCT kind FROM log WHERE job = ? AND kind IN ('acl_api', 'aicore', 'aicpu') ORDER BY kind"
+    return [kind for (kind,) in await fetched(connection, kinds, (job,))]
 
 
 async def call_logs(connection: aiosqlite.Connection, scope: Scope) -> list[CallLog]:

@@ -11,7 +11,7 @@ from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import coverage_of, why_incomplete
-from profagent.store.queries import implausible_of, kept_losses_of, ledger_of, not_final
+from profagent.store.queries import implausible_of, kept_losses_of, kinds_of_records, ledger_of, not_final
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import NO_BOARD
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
@@ -158,8 +158,10 @@ async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
     return {
         "profagent": __version__,
         **{name: getattr(session, name) for name in _OF_SESSION},
+        "board_model": session.board_model or None,
         "job": job.name,
         "job_state": job.state,
+        "recorded": await kinds_of_records(connection, job.job),
         "frequency_mhz": job.clock_mhz,
         "counter_map": session.counter_map,
         "counter_map_digest": session.counter_map_digest,

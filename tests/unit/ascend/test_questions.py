@@ -44,6 +44,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workspace
 
 
+# The board is a simulated one, and the other results are another device's.
+ANYWAY = ("--allow", "device", "--allow", "simulated")
+
+
 def _asked(workspace: Path, *words: str) -> Any:
     answer = CliRunner().invoke(group, [*words, "--workspace", str(workspace), "--json"], standalone_mode=False)
     assert answer.exception is None, answer.output
@@ -59,13 +63,15 @@ def test_the_place_of_results_tells_sessions_apart(workspace: Path) -> None:
 
 
 def test_layers_of_two_devices_stand_side_by_side_with_what_bounds_them(workspace: Path) -> None:
-    found = _asked(workspace, "diff", BOARD, OTHER)
+    found = _asked(workspace, "diff", BOARD, OTHER, *ANYWAY)
     (model,) = found["models"]
     assert [layer["what"] for layer in model["layers"]] == ["same"] * 3
     assert [layer["change"]["new"]["median"] for layer in model["layers"]] == pytest.approx([20.025, 21.025, 22.025])
     assert [layer["bounds"][1] for layer in model["layers"]] == ["mac"] * 3
-    assert "device: SS928 in BASE, another Ascend device in NEW" in found["unfair"]
-    assert any(line.startswith("NEW has no sampling") for line in found["unfair"])
+    differences = {each["code"]: each for each in found["comparability"]["differences"]}
+    assert differences["device"]["text"] == "SS928 in BASE, another Ascend device in NEW"
+    assert differences["device"]["allowed"]
+    assert any(line.startswith("NEW has no sampling") for line in found["remarks"])
 
 
 def test_layers_that_are_called_otherwise_there_are_told_so(workspace: Path, tmp_path: Path) -> None:
@@ -74,9 +80,9 @@ def test_layers_that_are_called_otherwise_there_are_told_so(workspace: Path, tmp
     lines = [kernel(*layer, model="7", duration=f"2.{run}") for run in range(EXECUTIONS) for layer in layers]
     taken(workspace, summary(tmp_path / "op_summary.csv", OP_SUMMARY, *lines))
     ((other,),) = rows(workspace, "SELECT max(session) FROM session")
-    answer = CliRunner().invoke(group, ["diff", BOARD, str(other), "--workspace", str(workspace)])
+    answer = CliRunner().invoke(group, ["diff", BOARD, str(other), "--workspace", str(workspace), *ANYWAY])
     lines = answer.stdout.splitlines()
-    assert "; 1 retyped, 1 renamed" in lines[0]
+    assert "; 1 retyped, 1 renamed" in lines[1]
     assert "renamed layers are paired by their order, where their types or parts of their names are alike" in lines
     table = lines[next(place for place, line in enumerate(lines) if line.startswith("---")) + 1 :]
     assert [name in line for name, line in zip(("retyped", "renamed", three[0]), table, strict=True)] == [True] * 3
@@ -88,7 +94,7 @@ def test_a_layer_on_the_ai_cpu_there_is_on_the_other_unit(workspace: Path, tmp_p
     lines = [kernel(*layer, model="8") for layer in layers]
     taken(workspace, summary(tmp_path / "x.csv", OP_SUMMARY, lines[0], lines[1].replace("AI_CORE", "AI_CPU"), lines[2]))
     ((other,),) = rows(workspace, "SELECT max(session) FROM session")
-    (model,) = _asked(workspace, "diff", BOARD, str(other))["models"]
+    (model,) = _asked(workspace, "diff", BOARD, str(other), *ANYWAY)["models"]
     assert [layer["what"] for layer in model["layers"]] == ["same", "moved", "same"]
 
 

@@ -193,7 +193,7 @@ def test_the_report() -> None:
         + 2
         * (
             "  beside baseline release (session 1): layer conv2 +6.0 %, and layer.median>+5% holds\n"
-            "  unfair beside baseline release (session 1): other SDK\n"
+            "  differs from baseline release (session 1): other SDK\n"
         )
         + "gone: away\n  no session, 0 attempts, 0 s\n  cannot reach it\nlet go of session 1"
     )

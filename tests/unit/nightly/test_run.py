@@ -76,7 +76,7 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
     (found,) = await compared(settings, BOARD, workspace, 3, past("undecided"))
     assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
     assert found.undecided == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
-    assert "model more is only in NEW" in found.unfair
+    assert "model more is only in NEW" in found.differences
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:

@@ -248,7 +248,8 @@ function showComparison() {
   const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), { ...us("change(%)"), decimals: 2 }];
   byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
     element("p", { class: "rule", text: `BASE is ${found.base.called}, NEW is ${found.new.called}` }),
-    ...found.unfair.map((line) => element("p", { class: "rule", text: `unfair: ${line}` })),
+    ...found.comparability.differences.map((each) => element("p", { class: "rule", text: `${each.code}: ${each.text}` })),
+    ...found.remarks.map((line) => element("p", { class: "rule", text: line })),
     table([{ title: "model" }, ...changes, { title: "" }], totals),
     element("details", {}, element("summary", { text: `${countText(rows.length)} layers changed` }),
       table([...["model", "BASE", "NEW", "what"].map((title) => ({ title })), ...changes, { ...us("p"), decimals: 4 }],
