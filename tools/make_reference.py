@@ -30,6 +30,8 @@ from profagent.ledger import REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import SESSION_FORMS
+from profagent.tables.comparability import LEAST_ALIKE
+from profagent.tables.comparability import RULES as COMPARISON_RULES
 from profagentd import limits as daemon_limits
 from profagentd import main as daemon
 from profagentd.config import DaemonConfig
@@ -46,7 +48,7 @@ NOTICE = "<!-- `make docs` makes this page from {}. -->"
 # A heading, or a bound: its name, value and the text below it.
 _BOUND = re.compile(r'^(?:# (.+)|(\w+) = ([^\n]+)(?:\n"""([^"]+)""")?)$', re.MULTILINE)
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
-FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown -o"
+FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown --allow -o"
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against"),
@@ -178,6 +180,34 @@ def ledger_page() -> str:
             otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
             remedy = f" → {reason.remedy}" if reason.name in PREVENTABLE else ""
             lines.append(f"- `{reason.name}`: {reason.text}{otherwise}{remedy}")
+    return "\n".join(lines) + "\n"
+
+
+def comparability_page() -> str:
+    """Rules of comparability from their table."""
+    lines = [NOTICE.format("agent/profagent/tables/comparability.py"), "# Which runs may be compared", ""]
+    lines += [
+        "`diff`, `trend`, `nightly` and `fleet diff` ask one policy before they form a difference. Each rule names a",
+        "fact in which two runs must be alike. Where they differ, the figures that the rule blocks are not compared:",
+        "they appear neither in the text nor in JSON, Markdown or JUnit, a `--fail-if` about them is not judged, and",
+        "the exit code is 4. The first line of a report says what may be compared: `comparable`, `comparable in part`",
+        "or `not comparable`, with the codes of the rules.",
+        "",
+        "`--allow CODE` overrides one rule, and may be repeated (`allow = ['CODE']` in `nightly.toml`). The document",
+        "names each overridden rule as `allowed`. A fact that one of the runs does not know blocks nothing; `unknown`",
+        "then says so.",
+        "",
+        "| code | grade | blocks | reason |",
+        "|---|---|---|---|",
+    ]
+    for rule in COMPARISON_RULES.values():
+        blocks = ", ".join(rule.blocks) or "nothing"
+        lines.append(f"| `{rule.code}` | {rule.grade} | {blocks} | {rule.reason} |")
+    lines += [
+        "",
+        f"Layers are alike by name, or by type: of `model`, fewer than {LEAST_ALIKE:.0%} are, of `layers` more.",
+        "`trend` compares with the newest session of each board, `fleet diff` with the newest night of each board.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -452,6 +482,7 @@ PAGES: dict[str, Callable[[], str]] = {
     for page in (
         commands_page,
         ledger_page,
+        comparability_page,
         database_page,
         settings_page,
         limits_page,

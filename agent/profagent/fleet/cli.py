@@ -20,7 +20,7 @@ from profagent.files import write_atomically
 from profagent.tables.table import Column, fitted_lines, json_text, markdown_lines, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -46,6 +46,9 @@ QUESTIONS = {
 }
 # Labels of all boards, to find one that separates the changed boards from the others.
 _LABELS = "SELECT DISTINCT board, labels_json FROM chosen"
+_SESSIONS = "SELECT * FROM chosen"
+# Column of a session's facts, by which the rules of comparability judge it.
+FACTS = "facts_json"
 _DECIMALS = {"p": 4}
 _engine = click.option(
     "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="Or sc://HOST:PORT, Spark."
@@ -233,35 +236,43 @@ for _name, _question in QUESTIONS.items():
     command.add_command(question(_name, *_question))
 
 
-def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None) -> FleetDiff:
+def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None, allowed: Collection[str] = ()) -> FleetDiff:
     """Return the changes since a night, or in the newest nights. Raises UsageError, LakeError."""
-    from profagent.fleet.comparing import compared  # noqa: PLC0415 - only this needs numpy
+    from profagent.fleet.comparing import Nights, compared  # noqa: PLC0415 - only this needs numpy
 
-    *_, rows, labels = asked.answers([*chosen.views(), query_of("diff"), _LABELS])
-    return compared(rows.rows, labels.rows, None if at is None else f"{at:%Y-%m-%d}")
+    *_, rows, labels, sessions = asked.answers([*chosen.views(), query_of("diff"), _LABELS, _SESSIONS])
+    # A lake that an earlier version filled has no column of facts: nothing is known that forbids a comparison.
+    at_facts = sessions.names.index(FACTS) if FACTS in sessions.names else None
+    facts = (None if at_facts is None else row[at_facts] for row in sessions.rows)
+    board, day = (sessions.names.index(name) for name in ("board", "date"))
+    nights = Nights((row[board], row[day], text) for row, text in zip(sessions.rows, facts, strict=True))
+    return compared(rows.rows, labels.rows, None if at is None else f"{at:%Y-%m-%d}", nights, allowed)
 
 
 @command.command("diff")
 @click.option("--at", type=_DAY, metavar="DATE", help="The first of the later nights.  [default: the newest 7]")
+@options.allow
 @asking
 @of_layers
 @choosing
-def diff(*, asked: Asking, chosen: Selected, at: datetime | None) -> int:
+def diff(*, asked: Asking, chosen: Selected, at: datetime | None, allowed: frozenset[str]) -> int:
     """Show which layers are slower or faster in later nights, on which boards, and since when.
 
     The noise of nights is told from a change as `profagent diff` does, over all boards and layers at once; it takes 5
-    nights of a board on each side. Exit code 1: something is slower; 4: there are too few nights.
+    nights of a board on each side. Nights that are not comparable with the newest one of their board are left out.
+    Exit code 1: something is slower; 4: there are too few nights.
 
     Example: profagent fleet diff
     Example: profagent fleet diff --since 2026-10-01 --at 2026-11-20 --label rack=3 --markdown
     """
-    found = changes_of(asked, chosen, at)
+    found = changes_of(asked, chosen, at, allowed)
     if asked.as_json:
         click.echo(json_text(found._asdict() | {"changes": [each._asdict() for each in found.changes or ()]}))
     else:
-        from profagent.fleet.comparing import FleetChange, headline  # noqa: PLC0415 - only this needs numpy
+        from profagent.fleet.comparing import FleetChange, apart_line, headline  # noqa: PLC0415 - only this needs numpy
 
-        asked.show(FleetChange._fields, found.changes or [], headline(found))
+        remarks = [headline(found), *([apart_line(found)] if found.apart else [])]
+        asked.show(FleetChange._fields, found.changes or [], *remarks)
     if found.changes is None:
         return IncompleteError.exit_code
     return ProfagentError.exit_code if any(each.what == "slower" for each in found.changes) else 0

@@ -17,10 +17,11 @@ from profagent.diff.significance import FEWEST_ROWS, differences
 from profagent.limits import MOST_NAMED
 from profagent.stats.figures import figures_of
 from profagent.stats.trend import level_changes
+from profagent.tables.comparability import Subject, model_differences, run_differences, verdict
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,17 +55,66 @@ class FleetChange(NamedTuple):
 
 
 class FleetDiff(NamedTuple):
-    """Changes between nights, the slower first; `changes` is None if there are too few nights."""
+    """Changes between nights, the slower first; `changes` is None if there are too few nights.
+
+    `apart` has the nights that the rules of comparability leave out, each with its board and the rules.
+    """
 
     base: list[str]
     new: list[str]
     boards: int
     changes: list[FleetChange] | None
+    apart: Sequence[str] = ()
 
 
-def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at: str | None) -> FleetDiff:
+class Nights:
+    """Nights of each board with the facts of its sessions, from rows of board, date and `facts_json` (or None)."""
+
+    def __init__(self, rows: Iterable[tuple[str, str, str | None]]) -> None:
+        # Of several sessions in one night the last one stands for all.
+        self._facts = {(board, day): json.loads(text) for board, day, text in sorted(rows, key=str) if text}
+        self._newest = {board: (day, facts) for (board, day), facts in sorted(self._facts.items())}
+
+    def blocking(self, board: str, day: str, model: str, subject: Subject, allowed: Collection[str]) -> list[str]:
+        """Return the rules that forbid comparing a night of a board with its newest night."""
+        own = self._facts.get((board, day))
+        if own is None:
+            return []
+        _, newest = self._newest[board]
+        pictures = [[(batch, count) for batch, count in side["pictures"].get(model, ())] for side in (own, newest)]
+        differences = run_differences(own["run"], newest["run"])
+        of_model = model_differences(model, (pictures[0], pictures[1]), ((), ()))
+        found = verdict([*differences, *of_model], allowed)
+        return [f"{each.rule.code} {each.base}" for each in found.blocking(subject, model)]
+
+
+def comparable(
+    rows: Iterable[Sequence[Any]], nights: Nights, allowed: Collection[str]
+) -> tuple[list[Sequence[Any]], list[str]]:
+    """Return the rows of nights that may be compared, and a text for each night and reason that is left out."""
+    found: list[Sequence[Any]] = []
+    apart: dict[str, None] = {}
+    judged: dict[tuple[str, str, str, Subject], list[str]] = {}
+    for row in rows:
+        board, model, layer, *_, day, _ = row
+        key = (board, day, model, Subject.LATENCY if layer is None else Subject.LAYERS)
+        if key not in judged:
+            judged[key] = nights.blocking(*key, allowed)
+        if not judged[key]:
+            found.append(row)
+        apart |= dict.fromkeys(f"{board} {day}: {rule}" for rule in judged[key])
+    return found, [*apart]
+
+
+def compared(
+    rows: Iterable[Sequence[Any]],
+    labels: Iterable[Sequence[Any]],
+    at: str | None,
+    nights: Nights | None = None,
+    allowed: Collection[str] = (),
+) -> FleetDiff:
     """Compare the nights from `at` on, or the newest, with those before; `rows` and `labels` are answers of a lake."""
-    found = [*rows]
+    found, apart = comparable(rows, nights or Nights([]), allowed)
     days = sorted({row[-2] for row in found})
     # If there are few nights, the later half is compared with the earlier one.
     split = max(len(days) - NEWEST_NIGHTS, len(days) // 2) if at is None else bisect_left(days, at)
@@ -80,7 +130,7 @@ def compared(rows: Iterable[Sequence[Any]], labels: Iterable[Sequence[Any]], at:
     }
     base, new = ([column[part] for column in columns.values()] for part in (slice(split), slice(split, None)))
     tested = differences(base, new) if columns else None
-    told = FleetDiff(days[:split], days[split:], len({key[0] for key in columns}), None)
+    told = FleetDiff(days[:split], days[split:], len({key[0] for key in columns}), None, apart)
     if tested is None:
         return told
     changed: dict[Key, list[tuple[str, Change]]] = {}
@@ -151,6 +201,12 @@ def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
         own = {f"{key}={value}" for key, value in json.loads(text or "{}").items()}
         found[board] = found.get(board, own) & own
     return found
+
+
+def apart_line(found: FleetDiff) -> str:
+    """Return a line about the nights that are not compared, the first few of them by name."""
+    more = len(found.apart) - MOST_NAMED
+    return f"not compared: {'; '.join(found.apart[:MOST_NAMED])}" + (f"; and {more} more" if more > 0 else "")
 
 
 def headline(found: FleetDiff) -> str:

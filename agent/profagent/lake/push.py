@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -34,15 +34,19 @@ from profagent.store.columns import TABLES as TABLES_OF_UNITS
 from profagent.store.columns import UNITS
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import fetched, fetched_one, read_only, reading
-from profagent.store.queries import find_session
+from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import require_records
 from profagent.store.subset import copied
+from profagent.tables.comparability import facts_of
+from profagent.tables.provenance import provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from profagent.ingest.source import View
     from profagent.lake.lake import Lake
+    from profagent.store.database import Running
+    from profagent.store.queries import SessionRow
     from profagent.store.workspace import Workspace
 
 US_PER_S = 1_000_000
@@ -67,6 +71,10 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {int: pa.int64(), bytes: pa.binary(), int | None: pa.int64(), float | None: pa.float64()}
 _LARGEST = pa.scalar(2**63 - 1, pa.uint64())
 _LABELS = "SELECT key, value FROM session_label WHERE session = ?"
+_PICTURES = (
+    "SELECT DISTINCT name, batch_num, input_pic_num FROM inference i JOIN model USING (model) WHERE i.session = ?"
+    " ORDER BY name, batch_num, input_pic_num"
+)
 # Content of a session for its digest: another counter map, more bytes, and other ledger entries change it.
 _CONTENT = """
 SELECT s.ended_us, s.counter_map_digest, (SELECT count(*) FROM inference i WHERE i.session = s.session),
@@ -109,6 +117,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
         told = {
             "labels_json": json.dumps(dict(await fetched(connection, _LABELS, (found.session,)))),
             "incomplete_json": json.dumps(await why_incomplete(connection, found.session)),
+            "facts_json": json.dumps(await _facts(connection, found)),
             "profagent": __version__,
         }
     name = name_of(workspace, found.session, found.board, found.started_us)
@@ -122,6 +131,15 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
     layers = await aggregates(database, found.session)
     told |= {"content": digest, "after": before["push"]}
     return Pushed(name, await to_the_end(_push, database, session, lake, layers, told), was_there=False)
+
+
+async def _facts(connection: Running, session: SessionRow) -> dict[str, Any]:
+    """Return the facts by which the rules of comparability judge a session: of the run, and pictures by model."""
+    scopes = [Scope(session, job) for job in await jobs_of(connection, session.session)]
+    pictures: dict[str, list[list[int]]] = {}
+    for model, *each in await fetched(connection, _PICTURES, (session.session,)):
+        pictures.setdefault(model, []).append(each)
+    return {"run": facts_of([await provenance_of(connection, scope) for scope in scopes]), "pictures": pictures}
 
 
 def name_of(workspace: Workspace, number: int, board: str, started_us: int) -> str:

@@ -19,7 +19,7 @@ from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines,
 from profagent.stats.figures import UNITS
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES
 from profagent.stats.stats import BYS, stats
-from profagent.stats.trend import is_alike, trend
+from profagent.stats.trend import trend
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.tables.table import (
@@ -212,6 +212,7 @@ TREND_LESS = ("mad(us)", "mad(ticks)", "count")
 )
 @click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
 @options.where
+@options.allow
 @options.as_json
 @options.wide
 @asynchronous
@@ -222,6 +223,7 @@ async def trend_command(
     layer: str | None,
     since: str | None,
     where: list[Condition],
+    allowed: frozenset[str],
     as_json: bool,
     columns: int,
 ) -> None:
@@ -234,7 +236,7 @@ async def trend_command(
     if not chosen.database.exists():
         raise UsageError(f"there is no workspace in {chosen.root}", hint="name another one with --workspace DIR")
     begun_us = None if since is None else since_us(since)
-    boards = await trend(chosen.readable_database(), model, layer, begun_us, where)
+    boards = await trend(chosen.readable_database(), model, layer, begun_us, where, allowed)
     await tell_incomplete(chosen.readable_database(), (night.session for board in boards for night in board.nights))
     if as_json:
         click.echo(json_text(boards))
@@ -262,8 +264,8 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     mark = SIMULATED_MARK if is_simulated else ""
     time = "" if newest.time == "layer" else f"{newest.time}, "
     yield printable(f"{BoardNames.known().of(board.board, board.hostname)}: {time}median of {what}{mark}")
-    medians = [night.median if is_alike(night, newest) else None for night in nights]
-    mads = [night.mad if is_alike(night, newest) else None for night in nights]
+    medians = [None if night.apart else night.median for night in nights]
+    mads = [None if night.apart else night.mad for night in nights]
     yield sparkline(medians)
     levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
     columns = [Column(title) for title in ("session", "started (UTC)", "count")]
@@ -281,8 +283,8 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
         for each, median, mad in zip(nights, medians, mads, strict=True)
     ]
     yield from fitted_lines(columns, rows, width, less=TREND_LESS, tones=_tones(board))
-    if others := [f"{each.session} ({each.time})" for each in nights if not is_alike(each, newest)]:
-        yield f"not compared, for the time is another: {', '.join(others)}"
+    if others := [f"{each.session} ({each.apart})" for each in nights if each.apart]:
+        yield printable(f"not compared with session {newest.session}: {', '.join(others)}")
     for change in board.changes:
         sure = "" if change.is_confirmed else ", which one session alone says"
         others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from profagent.store.queries import jobs_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
+from profagent.tables.comparability import Subject, facts_of, model_differences, run_differences, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from profagent.stats.session_figures import ModelFigures
     from profagent.store.database import Running
     from profagent.store.sessions import Condition
+    from profagent.tables.comparability import Facts, Topology
 
 # A session has another level if it differs by this many standard deviations, and by this share of the level.
 NOISE_FACTOR = 3.0
@@ -44,6 +46,14 @@ OWN_LABELS = ("nightly", "baseline", "content")
 _OPERATORS = (
     "SELECT layer.name FROM session_job JOIN model USING (job) JOIN layer USING (model)"
     " WHERE session = ? AND model.name = ?"
+)
+_PICTURES = (
+    "SELECT DISTINCT batch_num, input_pic_num FROM inference i JOIN model m USING (model)"
+    " WHERE i.session = ? AND m.name = ?"
+)
+_TOPOLOGY = (
+    "SELECT DISTINCT l.layer_index, l.name, l.type FROM session_job JOIN model m USING (job) JOIN layer l USING (model)"
+    " WHERE session = ? AND m.name = ? ORDER BY l.layer_index"
 )
 _DIGITS = re.compile(r"\d+")
 # Columns that are compared, beside the labels, between the two sessions at a change of level.
@@ -81,7 +91,8 @@ def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> 
 class TrendPoint:
     """One session of a trend: the median and MAD of `count` durations, in `unit` (us or ticks), and its facts.
 
-    `time` names the durations: `latency from call` or `records`, `layers` if no latency is known, or `layer`.
+    `time` names the durations: `latency from call` or `records`, `layers` if no latency is known, or `layer`. `apart`
+    says why the session is not compared with the newest one; it is empty if it is.
     """
 
     session: int
@@ -93,6 +104,15 @@ class TrendPoint:
     time: str
     losses: int
     facts: Mapping[str, str]
+    apart: str = ""
+
+
+class _Judged(NamedTuple):
+    """Facts of a session by which the rules of comparability judge it: of the run, and of the model in it."""
+
+    run: Facts
+    pictures: frozenset[tuple[int, int]]
+    topology: Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +142,34 @@ class BoardTrend:
     changes: list[LevelChange] = field(default_factory=list)
 
 
-def is_alike(night: TrendPoint, newest: TrendPoint) -> bool:
-    """Return True if the medians of two sessions are of one kind of time, in one unit."""
-    return (night.time, night.unit) == (newest.time, newest.unit)
+Judged = tuple[TrendPoint, _Judged]
+
+
+def _marked(nights: Sequence[Judged], model: str, allowed: Collection[str]) -> list[TrendPoint]:
+    """Return the sessions, those marked as apart whose times may not be compared with those of the newest one."""
+    last, newest = nights[-1]
+    subject = {"layer": Subject.LAYERS, "layers": Subject.ALL}.get(last.time, Subject.LATENCY)
+    marked = []
+    for night, own in nights:
+        models = model_differences(model, (own.pictures, newest.pictures), (own.topology, newest.topology))
+        found = verdict([*run_differences(own.run, newest.run), *models], allowed)
+        apart = ", ".join(f"{each.rule.code} {each.base}" for each in found.blocking(subject, model))
+        is_another_time = (night.time, night.unit) != (last.time, last.unit)
+        marked.append(replace(night, apart=night.time if is_another_time else apart))
+    return marked
 
 
 async def trend(
-    database: Path, model: str, layer: str | None, since_us: int | None, conditions: Sequence[Condition]
+    database: Path,
+    model: str,
+    layer: str | None,
+    since_us: int | None,
+    conditions: Sequence[Condition],
+    allowed: Collection[str] = (),
 ) -> list[BoardTrend]:
     """Return the trend of a model, or of one of its layers, on each board, over sessions that fit all conditions.
 
-    Raises UsageError if no session has it, and StoreError.
+    Rules of comparability whose codes are `allowed` block nothing. Raises UsageError if no session has it, StoreError.
     """
     async with reading(database) as connection:
         sessions = [
@@ -140,20 +177,22 @@ async def trend(
             for each in await all_sessions(connection)
             if fits(each, conditions) and (since_us is None or each["started_us"] >= since_us)
         ]
+    found: dict[str, list[Judged]] = {}
     boards: dict[str, BoardTrend] = {}
     for session, facts in sorted(sessions, key=lambda each: (each[0]["started_us"], each[0]["session"])):
         night = await _night(database, session, facts, model, layer)
         if night is not None:
             board = boards.setdefault(session["board"], BoardTrend(session["board"], session["hostname"]))
-            board.nights.append(night)
+            found.setdefault(board.board, []).append(night)
     if not boards:
         what = model if layer is None else f"layer {layer} of {model}"
         hint = "`profagent stats SESSION --by model`, or --by layer, tells the names"
         raise UsageError(f"no session has {what}", hint=hint)
     for board in boards.values():
+        board.nights = _marked(found[board.board], model, allowed)
         if model == SINGLE_OPERATORS and layer is None:
             await _leave_others_out(database, board)
-        board.changes = _changes(board.nights)
+        board.changes = _changes([night for night in board.nights if not night.apart])
     return list(boards.values())
 
 
@@ -176,7 +215,7 @@ async def _leave_others_out(database: Path, board: BoardTrend) -> None:
 
 async def _night(
     database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
-) -> TrendPoint | None:
+) -> Judged | None:
     answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
     if layer is None:
         of_model = next((each for each in answer.models if each.model == model), None)
@@ -190,7 +229,11 @@ async def _night(
     if figures.median is None or figures.mad is None:
         return None
     number, started_us, losses = (session[name] for name in ("session", "started_us", "losses"))
-    return TrendPoint(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts)
+    async with reading(database) as connection:
+        pictures = frozenset(await fetched(connection, _PICTURES, (number, model)))
+        topology = [(name, kind) for _, name, kind in await fetched(connection, _TOPOLOGY, (number, model))]
+    own = _Judged(facts_of(answer.provenance), pictures, topology)
+    return TrendPoint(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts), own
 
 
 def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
@@ -212,9 +255,8 @@ async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, s
     return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
 
 
-def _changes(nights: Sequence[TrendPoint]) -> list[LevelChange]:
-    """Return the changes among sessions that have the newest session's kind of time: only these are comparable."""
-    alike = [night for night in nights if is_alike(night, nights[-1])]
+def _changes(alike: Sequence[TrendPoint]) -> list[LevelChange]:
+    """Return the changes among sessions that may be compared with each other."""
     medians = np.array([night.median for night in alike])
     spreads = np.array([MEDIAN_FACTOR * MAD_TO_SIGMA * night.mad / np.sqrt(night.count) for night in alike])
     changes = []

@@ -35,8 +35,8 @@ class Subject(StrEnum):
     COUNTERS = "counters"
 
 
-class Rule(NamedTuple):
-    """Rule of the policy: the fact that must be alike, the figures blocked if it is not, and the reason."""
+class ComparisonRule(NamedTuple):
+    """ComparisonRule of the policy: the fact that must be alike, the figures blocked if it is not, and the reason."""
 
     code: str
     blocks: tuple[Subject, ...]
@@ -53,35 +53,35 @@ class Rule(NamedTuple):
 
 
 _ON_THE_HOST = (Subject.LATENCY, Subject.CALLS)
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, ComparisonRule] = {
     rule.code: rule
     for rule in (
-        Rule("simulated", (Subject.ALL,), "Figures of a simulated board are invented."),
-        Rule("device", (Subject.ALL,), "Results of another Ascend device come from another NPU."),
-        Rule("board-model", (Subject.ALL,), "Boards of two models differ in NPU, memory and cooling."),
-        Rule("npu-clock", (Subject.ALL,), "Every time on the NPU changes with its clock."),
-        Rule("batch", (Subject.ALL,), "An inference of more pictures takes longer."),
-        Rule(
+        ComparisonRule("simulated", (Subject.ALL,), "Figures of a simulated board are invented."),
+        ComparisonRule("device", (Subject.ALL,), "Results of another Ascend device come from another NPU."),
+        ComparisonRule("board-model", (Subject.ALL,), "Boards of two models differ in NPU, memory and cooling."),
+        ComparisonRule("npu-clock", (Subject.ALL,), "Every time on the NPU changes with its clock."),
+        ComparisonRule("batch", (Subject.ALL,), "An inference of more pictures takes longer."),
+        ComparisonRule(
             "model",
             (Subject.LAYERS,),
             "Fewer than half of the layers have a counterpart of the same name or type: they cannot be paired.",
         ),
-        Rule(
+        ComparisonRule(
             "interval",
             _ON_THE_HOST,
             "The runtime writes its records at each sample, which delays the program; layers are timed on the NPU.",
         ),
-        Rule(
+        ComparisonRule(
             "recorded",
             _ON_THE_HOST,
             "Recording API calls takes time in the program.",
         ),
-        Rule("counter-map", (Subject.COUNTERS,), "Another counter map reads other words of a record."),
-        Rule("sdk", (), "Another SDK may be what is tested; it also changes the runtime itself."),
-        Rule("board", (), "Two boards of one model differ a little in speed and temperature."),
-        Rule("layers", (), "Some layers were added, removed, fused or renamed; the others are compared."),
-        Rule("incomplete", (), "Data is missing: the figures are of the inferences that came."),
-        Rule("unknown", (), "A fact is not known, so that it was not checked."),
+        ComparisonRule("counter-map", (Subject.COUNTERS,), "Another counter map reads other words of a record."),
+        ComparisonRule("sdk", (), "Another SDK may be what is tested; it also changes the runtime itself."),
+        ComparisonRule("board", (), "Two boards of one model differ a little in speed and temperature."),
+        ComparisonRule("layers", (), "Some layers were added, removed, fused or renamed; the others are compared."),
+        ComparisonRule("incomplete", (), "Data is missing: the figures are of the inferences that came."),
+        ComparisonRule("unknown", (), "A fact is not known, so that it was not checked."),
     )
 }
 # Facts of a run, other than those of its models.
@@ -109,7 +109,7 @@ class Difference(NamedTuple):
     `base` and `new` are the values on both sides. `is_allowed` says that `--allow` names the rule.
     """
 
-    rule: Rule
+    rule: ComparisonRule
     model: str | None
     text: str
     base: str | None = None
@@ -242,13 +242,13 @@ def model_differences(
 ) -> Iterator[Difference]:
     """Yield the differences of two runs of one model, each as a pair of base and new.
 
-    `batches` are pairs of batch and input pictures of the inferences, empty where they are not known.
+    `batches` are pairs of batch and input pictures of the inferences; any of the sequences is empty if it is not known.
     """
     ones, others = ([f"batch {batch} of {count} pictures" for batch, count in sorted(side)] for side in batches)
     if ones and others and ones != others:
         yield _different("batch", name, text_of(ones), text_of(others))
     base, new = topologies
-    if [*base] != [*new]:
+    if base and new and [*base] != [*new]:
         share = alike_share(base, new)
         code = "layers" if share >= LEAST_ALIKE else "model"
         counts = f"{len(base):,} layers in BASE, {len(new):,} in NEW of {name}; {share:.0%} alike"

@@ -47,7 +47,9 @@ def _run(
         times = {"start_us": start_us, "end_us": start_us + 60 * factor, "batch_num": batch}
         inference = builder.inference(session, model, pic, **times)
         part = builder.new_part(session, model, "aicore")
-        counters = [(0.5,) * 6 + (0.2 * factor + pic / 10_000,) + (0.1,) * 3 for _ in layers]
+        counters: list[tuple[float | None, ...]] = [
+            (0.5,) * 6 + (0.2 * factor + pic / 10_000,) + (0.1,) * 3 for _ in layers
+        ]
         ticks = [factor * mhz // 100 * (10 + at) for at in range(len(layers))]
         builder.aicore(inference, part, ticks, start_us=start_us, counters=counters)
     if has_calls:

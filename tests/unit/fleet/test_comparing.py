@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from profagent.diff.significance import FEWEST_ROWS
-from profagent.fleet.comparing import compared, headline
+from profagent.fleet.comparing import Nights, apart_line, compared, headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,3 +68,25 @@ def test_of_few_nights_nothing_is_told(at: str) -> None:
     found = compared(rows(lambda _board, _day: 1.0), LABELS, at)
     assert found.changes is None
     assert headline(found).startswith("cannot tell: ")
+
+
+def test_nights_that_are_not_comparable_are_left_out_and_named() -> None:
+    """From the tenth night on the clock of board a is another, and so are all its times."""
+
+    def clock(board: str, day: str) -> str:
+        return "800 MHz" if board == "a" and day >= DAYS[10] else "1000 MHz"
+
+    facts = [
+        (board, day, json.dumps({"run": {"npu-clock": [clock(board, day)]}, "pictures": {}}))
+        for board in BOARDS
+        for day in DAYS
+    ]
+    slower = [*rows(lambda board, day: 1.2 if clock(board, day) == "800 MHz" else 1.0)]
+    found = compared(slower, LABELS, None, Nights(facts))
+    assert (found.boards, found.changes) == (5, [])
+    assert found.apart == [f"a {day}: npu-clock 1000 MHz" for day in DAYS[:10]]
+    assert apart_line(found).startswith(f"not compared: a {DAYS[0]}: npu-clock 1000 MHz; ")
+    assert apart_line(found).endswith("; and 7 more")
+    found = compared(slower, LABELS, None, Nights(facts), ["npu-clock"])
+    assert [change.boards for change in found.changes or ()] == [["a"]]
+    assert not found.apart

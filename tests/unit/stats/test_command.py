@@ -193,6 +193,9 @@ def trend(nights: Path, *arguments: str) -> int:
 
 def test_the_board_and_the_night_are_told(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(nights, "--model", "yolo") == 0
+    _, second = capsys.readouterr().out.split("\n\n")
+    assert "not compared with session 8: 2 (interval 1)\nthe level did not change" in second
+    assert trend(nights, "--model", "yolo", "--allow", "interval") == 0
     first, second = capsys.readouterr().out.split("\n\n")
     assert first.startswith("euler: latency from records, median of yolo  *** simulated")
     assert "the level did not change in 4 sessions" in first
@@ -259,7 +262,7 @@ def test_sessions_that_know_another_time_are_shown_and_not_compared(
     assert trend(tmp_path, "--model", "yolo") == 0
     said = capsys.readouterr().out
     assert said.startswith(f"euler: {time}, median of yolo")
-    assert "not compared, for the time is another: 1 (latency from call)" in said
+    assert "not compared with session 4: 1 (latency from call)" in said
     assert "the level did not change in 4 sessions" in said
 
 
