@@ -8,4 +8,4 @@ import sys
 if sys.version_info < (3, 11):  # noqa: UP036 - this is what tells an older one
     sys.exit("profagent needs Python 3.11 or later; this Python has profagentd only")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

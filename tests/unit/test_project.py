@@ -47,6 +47,16 @@ def test_both_sides_have_the_version_of_the_distribution() -> None:
     assert profagent.__version__ == profagentd.__version__ == PYPROJECT["project"]["version"]
 
 
+def test_the_changelog_has_the_version_in_its_form() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased, *releases = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
+    assert unreleased == "Unreleased"
+    assert releases[0].startswith(f"{profagent.__version__} - ")
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d", release) for release in releases)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.*)$", changelog, re.MULTILINE)) <= kinds
+
+
 @pytest.mark.parametrize("path", PINNED, ids=lambda path: path.name)
 def test_pins_have_hashes_and_name_no_registry(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -33,11 +33,11 @@ from profagent_wire.v1 import board_pb2 as pb
 
 
 def test_what_a_client_sends() -> None:
-    opened = to_wire(m.Open("nightly", "profagent 0.1.0")).open
+    opened = to_wire(m.Open("nightly", "profagent 0.2.0")).open
     assert (opened.protocol.major, opened.protocol.minor, opened.consumer, opened.client) == (
         *m.PROTOCOL,
         "nightly",
-        "profagent 0.1.0",
+        "profagent 0.2.0",
     )
     assert list(to_wire(m.Select((1, 2))).select.follow) == [1, 2]
     [held, skipped] = to_wire(m.Holdings((m.Holding(7, 2, 30, b"d" * 16), m.Holding(8, skip=True)))).holdings.logs
@@ -53,7 +53,7 @@ def test_what_a_board_says_of_itself() -> None:
         identity="id",
         hostname="h",
         model="SS928",
-        daemon_version="0.1.0",
+        daemon_version="0.2.0",
         protocol=pb.ProtocolVersion(major=1, minor=0),
         simulated=True,
         sdk_version="sdk",
@@ -61,7 +61,7 @@ def test_what_a_board_says_of_itself() -> None:
         clocks=pb.Clocks(wall_us=1, monotonic_us=2),
     )
     wire = pb.ServerMessage(welcome=pb.Welcome(description=description, heartbeat_us=5))
-    board = m.Board("id", "h", "SS928", "0.1.0", (1, 0), True, "sdk", ("/a", "/b"), m.Clocks(1, 2))
+    board = m.Board("id", "h", "SS928", "0.2.0", (1, 0), True, "sdk", ("/a", "/b"), m.Clocks(1, 2))
     assert from_wire(wire) == m.Welcome(board, 5)
 
 

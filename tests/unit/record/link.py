@@ -38,7 +38,7 @@ def board(identity: str = "board-1", *, simulated: bool = False) -> Board:
         identity=identity,
         hostname="euler",
         model="SS928",
-        daemon_version="0.1.0",
+        daemon_version="0.2.0",
         protocol=(1, 0),
         simulated=simulated,
         sdk_version="",

@@ -55,7 +55,7 @@ class DatabaseBuilder:
             "address": "somewhere",
             "started_us": START_US,
             "simulated": 0,
-            "daemon_version": "0.1.0",
+            "daemon_version": "0.2.0",
             "sdk_version": "",
         }
         return self.insert("session", **{**defaults, **values})
