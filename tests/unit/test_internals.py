@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import itertools
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from profagent.formats.figure_states import FigureState
+from profagent.link import session
+from profagent.link.session import State
+from profagent_wire.v1 import board_pb2 as wire
+from profagentd.follow.log import TRANSITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,3 +56,70 @@ def test_what_a_page_names_of_the_code_is_there(page: Path) -> None:
         if name not in _defined(_file(file))
     ]
     assert lacking == []
+
+
+# The session on the wire
+
+
+def _rows(page: str, first: str) -> list[list[str]]:
+    """Return the cells of the table on a page whose heading row begins with `first`."""
+    lines = (ROOT / "docs" / "internals" / page).read_text("utf-8").split("\n")
+    (heading,) = (at for at, line in enumerate(lines) if line == f"| {first} |")
+    rows = itertools.takewhile(lambda line: line.startswith("|"), lines[heading + 2 :])
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def _quoted(text: str) -> set[str]:
+    return set(re.findall(r"`([\w-]+)`", text))
+
+
+def test_the_page_has_every_message_of_the_wire() -> None:
+    text = (ROOT / "docs" / "internals" / "session-on-the-wire.md").read_text("utf-8")
+    of_host, of_board = text.split("Of the board:")
+    for message, part in ((wire.ClientMessage, of_host.split("Of the host:")[1]), (wire.ServerMessage, of_board)):
+        table = part.split("\n## ")[0]
+        assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [
+            field.name for field in message.DESCRIPTOR.oneofs_by_name["message"].fields
+        ]
+
+
+def test_the_page_has_every_transition_of_a_log() -> None:
+    found = {
+        state: _quoted(after)
+        for (state, _, after) in _rows("session-on-the-wire.md", "state | what is true in it | may become")
+    }
+    assert found == {f"`{state.value}`": {each.value for each in after} for state, after in TRANSITIONS.items()}
+
+
+def test_the_page_has_every_state_of_the_host_and_each_function_that_changes_it() -> None:
+    states = [row[0] for row in _rows("session-on-the-wire.md", "state | what is true in it")]
+    assert states == [f"`{state.name}`" for state in State]
+    rows = _rows("session-on-the-wire.md", "from | event | to | function")
+    assert {(function, to) for _, _, to, function in rows} == {
+        (f"`{method.name}`", f"`{assigned.value.attr}`")
+        for method in _methods(session, "LinkSession")
+        if method.name != "__init__"
+        for assigned in ast.walk(method)
+        if isinstance(assigned, ast.Assign) and ast.unparse(assigned.targets[0]) == "self.state"
+        if isinstance(assigned.value, ast.Attribute)
+    }
+    assert set().union(*(_quoted(before) for before, *_ in rows)) <= {state.name for state in State}
+
+
+def _methods(module: ModuleType, name: str) -> list[ast.FunctionDef]:
+    (found,) = (
+        each
+        for each in ast.parse(inspect.getsource(module)).body
+        if isinstance(each, ast.ClassDef) and each.name == name
+    )
+    return [each for each in found.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_the_page_has_every_table_with_a_key_of_its_own() -> None:
+    schema = (ROOT / "agent/profagent/store/schema.sql").read_text("utf-8")
+    rows = _rows("the-store.md", "table | a row is | key | its parent")
+    named = set().union(*(_quoted(row[0]) for row in rows))
+    assert named <= set(re.findall(r"^CREATE TABLE (\w+)", schema, re.MULTILINE))
+    assert {"aicore", "aicpu", "api", "log", "part", "inference", "segment"} <= named
+    states = [row[0] for row in _rows("the-store.md", "`figures` | meaning | shown as")]
+    assert {*states} == {f"`{state.value}`" for state in FigureState}
