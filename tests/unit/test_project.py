@@ -152,11 +152,19 @@ def test_every_page_that_the_code_names_exists() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_leads_to_every_page() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    originals = set(ROOT.glob("docs/**/*.md")) - set(translations(ROOT))
-    pages = [page.relative_to(ROOT).as_posix() for page in originals]
-    assert [page for page in pages if f"({page})" not in readme] == []
+def test_each_page_is_within_two_clicks_of_the_readme() -> None:
+    """Each language has a README of its own, which leads to the pages in this language."""
+    pages, chinese = {*ROOT.glob("docs/**/*.md")}, {*translations(ROOT)}
+    for readme, wanted in (("README.md", pages - chinese), ("README.zh.md", chinese - {ROOT / "README.zh.md"})):
+        first = links(ROOT / readme)
+        near = first.union(*map(links, first))
+        assert sorted(wanted - near) == []
+
+
+def links(page: Path) -> set[Path]:
+    """Return the pages that a page links to."""
+    targets = re.findall(r"\]\(([^)#\s]+\.md)[)#]", page.read_text("utf-8"))
+    return {(page.parent / target).resolve() for target in targets}
 
 
 # The errors' exit codes and texts are what scripts and people rely on
