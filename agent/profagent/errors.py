@@ -5,6 +5,7 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── UnsupportedBoardError 2  the data is of another SoC than SS928/SS927
 ├── SameBoardError        2  two addresses lead to one board
 ├── UnreachableError      3  the board cannot be reached
+│   ├── UnknownHostError     its host name has no address
 │   ├── ProtocolError        it can be reached, but breaks the protocol
 │   └── RefusedError         it can be reached, but one side refuses the other's credentials
 ├── IncompleteError       4  data that existed is missing
@@ -18,20 +19,35 @@ ProfagentError            1  the answer is 'no', or something went wrong
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-UNKNOWN_NAME = "no host of that name is found"
+
+class Failure(NamedTuple):
+    """Failure of a command as programs read it: the object that `--json` prints in place of an answer."""
+
+    error: str
+    code: str
+    hint: str
+    exit_code: int
 
 
 class ProfagentError(Exception):
-    """Base of all errors: one line that says what is wrong, and a hint that says what to do next."""
+    """Base of all errors: one line that says what is wrong, and a hint that says what to do next.
+
+    `code` names the kind of error for programs; it stays the same when its text is improved.
+    """
 
     exit_code = 1
+    code = "failed"
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
         # Printed below the message: what the user can do next.
         self.hint = hint
+
+    def failure(self) -> Failure:
+        """Return the error as programs read it."""
+        return Failure(str(self), self.code, self.hint, self.exit_code)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the parts for pickling: subclasses build their message from arguments that are gone."""
@@ -48,18 +64,21 @@ class UsageError(ProfagentError):
     """Command line or setting that cannot be right."""
 
     exit_code = 2
+    code = "usage"
 
 
 class UnsupportedBoardError(ProfagentError):
     """Data of a SoC whose records look similar, but have another meaning."""
 
     exit_code = 2
+    code = "unsupported-board"
 
 
 class SameBoardError(ProfagentError):
     """Two addresses with one identity: they are one board, or cannot be told apart."""
 
     exit_code = 2
+    code = "same-board"
 
     def __init__(self, address: str, other: str, identity: str) -> None:
         super().__init__(
@@ -72,6 +91,7 @@ class UnreachableError(ProfagentError):
     """Board whose daemon cannot be reached, or whose link is gone for good."""
 
     exit_code = 3
+    code = "unreachable"
 
     @classmethod
     def at(cls, address: str, why: str) -> UnreachableError:
@@ -82,11 +102,15 @@ class UnreachableError(ProfagentError):
             " demands TLS wants --keys DIR",
         )
 
-    @classmethod
-    def unresolved(cls, address: str) -> UnreachableError:
-        """Return the error for a board whose host name has no address."""
-        return UnreachableError(
-            f"cannot reach the board at {address}: {UNKNOWN_NAME}",
+
+class UnknownHostError(UnreachableError):
+    """Host name without an address, which waiting does not help: somebody has to correct it."""
+
+    code = "unknown-host"
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"cannot reach the board at {address}: no host of that name is found",
             hint="`profagent boards` lists the boards that have a name; check the spelling, or take the IP address",
         )
 
@@ -94,19 +118,26 @@ class UnreachableError(ProfagentError):
 class ProtocolError(UnreachableError):
     """Breach of the wire's contract by the board's daemon, or another major version of it."""
 
+    code = "protocol"
+
 
 class RefusedError(UnreachableError):
     """Refused credential, ours by the daemon or its by us: waiting does not help, somebody has to act."""
+
+    code = "refused"
 
 
 class IncompleteError(ProfagentError):
     """Bytes or records that existed and are missing from the capture."""
 
     exit_code = 4
+    code = "incomplete"
 
 
 class FormatError(ProfagentError):
     """Bytes of `file` at byte `offset` that are `found` where the format demands `expected`."""
+
+    code = "format"
 
     def __init__(
         self,
@@ -132,6 +163,8 @@ class ResultError(ProfagentError):
     `unread` is the first and the last byte of what is not read, None where unknown, and its amount.
     """
 
+    code = "result"
+
     def __init__(
         self,
         file: object,
@@ -151,6 +184,8 @@ class ResultError(ProfagentError):
 class FaultError(ProfagentError):
     """Fault of profagent itself that ended the capture of one of several boards."""
 
+    code = "fault"
+
     @classmethod
     def of(cls, error: Exception) -> ProfagentError:
         """Return the error itself if it was raised on purpose, else a FaultError about it."""
@@ -165,10 +200,16 @@ class FaultError(ProfagentError):
 class StoreError(ProfagentError):
     """Database that cannot be opened, read or written."""
 
+    code = "store"
+
 
 class DiskFullError(StoreError):
     """Disk, or quota, that takes no more. What was committed is safe."""
 
+    code = "disk-full"
+
 
 class WorkspaceBusyError(StoreError):
     """Lock of the workspace that another process holds."""
+
+    code = "workspace-busy"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent import __version__
-from profagent.errors import ProfagentError
+from profagent.errors import Failure, ProfagentError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,7 @@ EXIT_CODES = {
 }
 
 EXAMPLE = "Example: "
+HELP_HINT = "`--help` behind the command explains its arguments"
 GLOSSARY = "What the words mean: docs/reference/glossary.md"
 HELP = """Live profiling of SS928 boards.
 
@@ -198,6 +199,9 @@ def run(arguments: list[str] | None = None) -> int:
         from profagent.cli.completing import register  # noqa: PLC0415 - only a shell asks
 
         register()
+    words = sys.argv[1:] if arguments is None else arguments
+    # What follows `--` are arguments of a program on the board.
+    wants_json = "--json" in words[: words.index("--") if "--" in words else None]
     try:
         result = group.main(args=arguments, prog_name="profagent", standalone_mode=False)
     except ProfagentError as error:
@@ -206,13 +210,20 @@ def run(arguments: list[str] | None = None) -> int:
         # The message may quote a board or a file, and so contain control characters.
         for line in (f"profagent: {error}", f"  {error.hint}"):
             click.echo(printable(line), err=True)
-        return error.exit_code
+        failure = error.failure()
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        failure = Failure(error.format_message(), UsageError.code, HELP_HINT, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED_EXIT_CODE
-    return result if isinstance(result, int) else 0
+        failure = Failure("stopped", "interrupted", "start it again", INTERRUPTED_EXIT_CODE)
+    else:
+        return result if isinstance(result, int) else 0
+    if wants_json:
+        from profagent.tables.table import json_text  # noqa: PLC0415 - as above
+
+        # A command that prints lines may have printed some: this is the last one.
+        click.echo(json_text(failure._asdict()))
+    return failure.exit_code
 
 
 def main() -> None:

@@ -56,6 +56,8 @@ PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LA
 class LakeError(ProfagentError):
     """Error of a lake that cannot be read or written."""
 
+    code = "lake"
+
 
 class Push(NamedTuple):
     """Name of a push, and the name of its session, which is unique among the sessions of all workspaces."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import grpc
 import grpc.aio
 
-from profagent.errors import ProtocolError, RefusedError, UnreachableError, UsageError
+from profagent.errors import ProtocolError, RefusedError, UnknownHostError, UnreachableError, UsageError
 from profagent.limits import CALL_TIMEOUT_S, LARGEST_MESSAGE_BYTES, PING_MS, PING_TIMEOUT_MS
 from profagent.link.credentials import BY_ADDRESS, Certificate
 from profagent.link.handshake import proven_certificate
@@ -286,7 +286,7 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
         hint = "end another profagent that follows the board; until then it is tried again"
         return UnreachableError(f"the board at {address} has no room: {details}", hint=hint)
     is_unresolved = _NO_HOST.search(details)
-    return UnreachableError.unresolved(address) if is_unresolved else UnreachableError.at(address, _plain(details))
+    return UnknownHostError(address) if is_unresolved else UnreachableError.at(address, _plain(details))
 
 
 def _plain(details: str) -> str:

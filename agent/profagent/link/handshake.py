@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from profagent.errors import RefusedError, UnreachableError
+from profagent.errors import RefusedError, UnknownHostError, UnreachableError
 from profagent.limits import HANDSHAKE_ATTEMPTS, HANDSHAKE_TIMEOUT_S
 from profagent.link.addresses import host_of
 from profagent.link.credentials import CERT, REVOKED, Certificate
@@ -165,7 +165,7 @@ async def proven_certificate(
 
 def _not_connected(address: str, error: OSError) -> UnreachableError:
     if isinstance(error, socket.gaierror):
-        return UnreachableError.unresolved(address)
+        return UnknownHostError(address)
     # The text of asyncio's error names the address and not the reason.
     why = os.strerror(error.errno) if error.errno else error.strerror or str(error)
     return UnreachableError.at(address, why[:1].lower() + why[1:])

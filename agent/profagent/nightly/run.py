@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.cli.options import duration_s
 from profagent.diff.diff import Operand, diff, parse_condition
-from profagent.errors import UNKNOWN_NAME, IncompleteError, ProfagentError, UnreachableError
+from profagent.errors import Failure, IncompleteError, ProfagentError, UnknownHostError, UnreachableError
 from profagent.limits import EXPORT_S, LONGEST_OUTPUT_LINE_BYTES, LONGEST_WAIT_S, NIGHT_ENDING_S
 from profagent.link.backoff import Backoff
 from profagent.nightly.night import BoardOutcome, Compared, NightVerdict, Slower
@@ -21,9 +21,10 @@ from profagent.sessions.clearing import COLLECTED
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.workspace import baseline_session
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from profagent.nightly.night import Nightly, NightlyBoard
@@ -43,16 +44,24 @@ class Pushing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Result of a command: exit code, last JSON document (None: none), and the last message on standard error.
+    """Result of a command that was called with `--json`: exit code, its answer, or the failure that it printed.
 
-    `is_late` says that the time limit ended it, `is_stopped` that the caller was asked to stop.
+    `document` and `failure` are both None if it printed no JSON. `is_late` says that the time limit ended it,
+    `is_stopped` that the caller was asked to stop.
     """
 
     code: int
-    document: Mapping[str, Any] | None
-    said: str
+    document: Any
+    failure: Failure | None = None
     is_late: bool = False
     is_stopped: bool = False
+
+    @property
+    def why(self) -> str:
+        """Reason why the exit code is not 0."""
+        if self.failure is not None:
+            return self.failure.error
+        return "data is incomplete" if self.code == IncompleteError.exit_code else f"exit code {self.code}"
 
 
 async def run_command(
@@ -78,7 +87,7 @@ async def run_command(
         async with asyncio.TaskGroup() as group:
             # Both pipes are read while the command runs: a full one would block it.
             output = group.create_task(process.stdout.read())
-            said = group.create_task(_passed_on(process.stderr, tell))
+            group.create_task(_passed_on(process.stderr, tell))
             was_ended = await _end(process, limit_s, stop)
     finally:
         with suppress(ProcessLookupError):
@@ -86,7 +95,12 @@ async def run_command(
         # Also when this task is cancelled, no process stays behind: it was killed, and is reaped here.
         code = await process.wait()
     is_stopped = was_ended and stop.is_set()
-    return Ended(code, _document(output.result()), said.result(), was_ended and not is_stopped, is_stopped)
+    document = _document(output.result())
+    failure = None
+    if isinstance(document, dict) and document.keys() == {*Failure._fields}:
+        failure = Failure(**document)
+        document = None
+    return Ended(code, document, failure, was_ended and not is_stopped, is_stopped)
 
 
 async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asyncio.Event) -> bool:
@@ -107,24 +121,17 @@ async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asynci
     return was_ended
 
 
-async def _passed_on(stream: asyncio.StreamReader, tell: Callable[[str], None]) -> str:
-    """Pass each line to `tell`, and return the last one that is not indented: indented lines are hints."""
-    said = ""
+async def _passed_on(stream: asyncio.StreamReader, tell: Callable[[str], None]) -> None:
     while line := await stream.readline():
-        text = line.decode("utf-8", "replace").rstrip()
-        tell(text)
-        if text and not text.startswith(" "):
-            said = text
-    return said.removeprefix("profagent: ")
+        tell(line.decode("utf-8", "replace").rstrip())
 
 
-def _document(output: bytes) -> Mapping[str, Any] | None:
+def _document(output: bytes) -> Any:
     lines = output.splitlines()
     try:
-        document = json.loads(lines[-1]) if lines else None
+        return json.loads(lines[-1]) if lines else None
     except ValueError:
         return None
-    return document if isinstance(document, dict) else None
 
 
 def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, counter_map: str = "") -> list[str]:
@@ -152,21 +159,21 @@ def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, c
 
 def captured(board: str, ended: Ended) -> BoardOutcome:
     """Return the result of one attempt."""
-    code, document, said = ended.code, ended.document, ended.said
+    code, document = ended.code, ended.document
     if code == UnreachableError.exit_code and document is None:
         # An unknown host name is a mistake in the settings, which a further attempt would not correct.
-        why = said or "the board cannot be reached"
-        return BoardOutcome(board, problems=[why], is_away=UNKNOWN_NAME not in said)
+        is_unknown = ended.failure is not None and ended.failure.code == UnknownHostError.code
+        return BoardOutcome(board, problems=[ended.why], is_away=not is_unknown)
     # `record` prints the session's summary itself; `collect` prints a document that contains it.
     found = None if document is None else document["session"]
     session = found["session"] if isinstance(found, dict) else found
     if document is None or session is None:
-        return BoardOutcome(board, problems=[said or f"the capture ended with exit code {code} and no session"])
+        return BoardOutcome(board, problems=[f"the capture ended without a session: {ended.why}"])
     summary = found if isinstance(found, dict) else document
     coverage = summary.get("coverage")
     # The code may be that of the program on the board, which `collect` passes on along with `status`.
     if code == IncompleteError.exit_code and not document.get("status"):
-        problems = list(summary.get("incomplete", ())) or [said or "data is missing"]
+        problems = list(summary.get("incomplete", ())) or ["data is missing"]
         return BoardOutcome(board, session, problems=problems, is_incomplete=True, coverage=coverage)
     if code:
         problem = "; ".join(str(cause["text"]) for cause in document.get("causes", []))
@@ -204,12 +211,14 @@ class NightRun:
         """Push all ended sessions into a lake, those of nights without the lake included."""
         if stop.is_set():
             return Pushing("nothing was pushed: the night was stopped", is_done=False)
-        call = ["push", "--all", "--lake", lake, "--workspace", str(self.workspace.root)]
+        call = ["push", "--all", "--lake", lake, "--workspace", str(self.workspace.root), "--json"]
         ended = await run_command(call, EXPORT_S, stop, self.tell)
         if ended.code:
-            why = f"push failed: {ended.said}; the next night goes on with it, and until then nothing is cleared"
+            why = f"push failed: {ended.why}; the next night goes on with it, and until then nothing is cleared"
             return Pushing(why, is_done=False)
-        return Pushing(f"push: {ended.said}", is_done=True)
+        came = sum(not each["was_there"] for each in ended.document)
+        sessions = counted(len(ended.document), "session")
+        return Pushing(f"push: {came} of {sessions} came into {lake}, the others were there", is_done=True)
 
     async def _board(self, board: NightlyBoard, turn: asyncio.Lock, stop: asyncio.Event) -> BoardOutcome:
         now = asyncio.get_running_loop().time
@@ -273,22 +282,22 @@ class NightRun:
 
     async def _exported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         for kind in () if stop.is_set() else self.settings.exports:
-            call = ["export", kind, str(session), "--workspace", str(self.workspace.root)]
+            call = ["export", kind, str(session), "--workspace", str(self.workspace.root), "--json"]
             ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
             if ended.code:
-                outcome.problems.append(f"export {kind} failed: {ended.said}")
+                outcome.problems.append(f"export {kind} failed: {ended.why}")
 
     async def _reported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         """Write the report of the session, against the first session that it was compared with."""
         if stop.is_set() or "report" not in self.settings.reports:
             return
-        call = ["report", str(session), "--workspace", str(self.workspace.root)]
+        call = ["report", str(session), "--workspace", str(self.workspace.root), "--json"]
         bases = [str(each.session) for each in outcome.compared if each.session is not None]
         call += ["--against", bases[0]] if bases else []
         call += ["-o", str(self.workspace.root / "nightly" / report_name(self.run, outcome))]
         ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
         if ended.code:
-            outcome.problems.append(f"report failed: {ended.said}")
+            outcome.problems.append(f"report failed: {ended.why}")
 
 
 async def compared(

@@ -9,12 +9,13 @@ import click
 from profagent.advise.cli import advice_options
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
+from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import asynchronous
 from profagent.diff.cli import operand
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
-from profagent.tables.table import printable
+from profagent.tables.table import json_text, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,16 @@ if TYPE_CHECKING:
     shell_complete=completed("operands"),
 )
 @click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file that is written.")
-async def command(*, target: Target, rules: list[Rule], language: Language, against: str | None, output: Path) -> None:
+@as_json_option
+async def command(
+    *,
+    target: Target,
+    rules: list[Rule],
+    language: Language,
+    against: str | None,
+    output: Path,
+    as_json: bool,
+) -> None:
     """Write one HTML file that opens anywhere, offline: the verdict, the timeline, layers, losses, a table.
 
     Who opens it needs a browser, and neither profagent nor a network.
@@ -50,6 +60,9 @@ async def command(*, target: Target, rules: list[Rule], language: Language, agai
         rules=rules,
         language=language,
     )
-    click.echo(printable(shown["verdict"]))
-    click.echo(f"{output}: open it in a browser")
+    if as_json:
+        click.echo(json_text({"file": str(output), "verdict": shown["verdict"]}))
+    else:
+        click.echo(printable(shown["verdict"]))
+        click.echo(f"{output}: open it in a browser")
     await tell_incomplete(target.database, [target.session])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,27 @@ def test_an_export_that_leaves_out_all_it_was_asked_for_says_4(
     (job / "info.json.0").write_text("{}")
     assert run(["export", "timeline", "-dir", str(job)]) == 4
     assert "left out" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "exit_code"),
+    [
+        (["stats", "9"], "usage", 2),
+        (["stats", "--unknown"], "usage", 2),
+        (["record", "--board", "127.0.0.1:1", "--for", "1s"], "unreachable", 3),
+        (["fleet", "stats", "--lake", "nowhere"], "lake", 1),
+    ],
+)
+def test_a_command_that_fails_says_so_in_json(
+    arguments: list[str], code: str, exit_code: int, jobs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = [] if arguments[0] == "fleet" else ["--workspace", str(jobs["whole"].parent / "workspace")]
+    assert run([*arguments, *workspace, "--json"]) == exit_code
+    printed = capsys.readouterr()
+    failure = json.loads(printed.out.splitlines()[-1])
+    assert failure.keys() == {"error", "code", "hint", "exit_code"}
+    assert (failure["code"], failure["exit_code"]) == (code, exit_code)
+    assert failure["error"] in printed.err
+    assert failure["hint"]
+    assert run([*arguments, *workspace]) == exit_code
+    assert not capsys.readouterr().out

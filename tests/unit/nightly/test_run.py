@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from profagent.errors import Failure, UnknownHostError, UsageError
 from profagent.nightly import run
 from profagent.nightly.night import (
     BoardOutcome,
@@ -27,6 +29,10 @@ from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+
+def _failure(error: str, code: int = 1) -> Failure:
+    return Failure(error, "failed", "mend it", code)
 
 
 BOARD = NightlyBoard("lab1", record=Record(until_finished=True))
@@ -87,7 +93,7 @@ async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:
 async def test_a_baseline_that_is_not_there_is_a_failure(
     workspace: Workspace, answers: list[Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers += [Ended(0, {"session": 1, "records": {"aicore": 6}}, "")]
+    answers += [Ended(0, {"session": 1, "records": {"aicore": 6}})]
     asked = night("lab1", [], workspace.root, baseline="v1", reports=[])
     (outcome,) = await asked.boards(asyncio.Event())
     assert outcome.verdict is NightVerdict.FAILED
@@ -122,16 +128,24 @@ async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], pa
 async def test_what_a_command_says_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     ended = await ran(SAYS_MUCH, asyncio.Event(), lines.append, monkeypatch)
-    assert ended == Ended(3, {"session": 1}, "last")
+    assert ended == Ended(3, {"session": 1})
     assert lines[0] == "x" * 3_000
     assert lines[-2:] == ["profagent: last", "  its hint"]
+
+
+async def test_a_failure_that_a_command_prints_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = UsageError("there is no session 9", hint="look").failure()
+    program = f"import sys; print('{json.dumps(printed._asdict())}'); sys.exit(2)"
+    ended = await ran(program, asyncio.Event(), lambda _: None, monkeypatch)
+    assert ended == Ended(2, None, printed)
+    assert ended.why == "there is no session 9"
 
 
 async def test_one_that_is_told_to_stop_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told once: a terminal's Ctrl-C does not reach it."""
     stop = asyncio.Event()
     ended = await ran(UNTIL_INTERRUPTED, stop, lambda _: stop.set(), monkeypatch)
-    assert ended == Ended(0, {"has_terminal": False}, "up", is_stopped=True)
+    assert ended == Ended(0, {"has_terminal": False}, is_stopped=True)
 
 
 FOLDER, WORKSPACE = Path("/nightly"), Path("/ws")
@@ -156,62 +170,60 @@ def test_collect() -> None:
 
 
 def test_what_came_of_it() -> None:
-    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}}, "")) == BoardOutcome(
-        "lab1", 3
-    )
-    nothing = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}, ""))
+    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}})) == BoardOutcome("lab1", 3)
+    nothing = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}))
     assert (nothing.verdict, "no record" in nothing.problems[0]) == (NightVerdict.INCOMPLETE, True)
     cut = {"session": 3, "incomplete": ["not covered at the end"], "coverage": {"covered_us": 5, "total_us": 9}}
-    assert captured("lab1", Ended(4, cut, "")) == BoardOutcome(
+    assert captured("lab1", Ended(4, cut)) == BoardOutcome(
         "lab1",
         3,
         problems=["not covered at the end"],
         is_incomplete=True,
         coverage=cut["coverage"],  # type: ignore[arg-type]
     )
-    assert captured("lab1", Ended(3, None, "cannot reach it")) == BoardOutcome(
+    assert captured("lab1", Ended(3, None, _failure("cannot reach it", 3))) == BoardOutcome(
         "lab1", None, problems=["cannot reach it"], is_away=True
     )
-    assert captured("lab1", Ended(4, {"session": 3}, "")) == BoardOutcome(
+    assert captured("lab1", Ended(4, {"session": 3})) == BoardOutcome(
         "lab1", 3, problems=["data is missing"], is_incomplete=True
     )
-    assert captured("lab1", Ended(1, None, "the disk is full")) == BoardOutcome(
-        "lab1", None, problems=["the disk is full"]
+    assert captured("lab1", Ended(1, None, _failure("the disk is full"))) == BoardOutcome(
+        "lab1", None, problems=["the capture ended without a session: the disk is full"]
     )
-    assert captured("lab1", Ended(1, None, "")) == BoardOutcome(
-        "lab1", None, problems=["the capture ended with exit code 1 and no session"]
+    assert captured("lab1", Ended(1, None)) == BoardOutcome(
+        "lab1", None, problems=["the capture ended without a session: exit code 1"]
     )
+
+
+def test_a_name_without_an_address_is_a_fault_and_not_a_board_that_is_away() -> None:
+    assert not captured("lab1", Ended(3, None, UnknownHostError("lab1:4710").failure())).is_away
 
 
 def test_what_came_of_a_program() -> None:
     assert captured(
-        "lab1", Ended(0, {"session": {"session": 3, "records": {"aicore": 1}}, "causes": []}, "")
+        "lab1", Ended(0, {"session": {"session": 3, "records": {"aicore": 1}}, "causes": []})
     ) == BoardOutcome("lab1", 3)
     crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
-    assert captured("lab1", Ended(139, crashed, "")) == BoardOutcome(
+    assert captured("lab1", Ended(139, crashed)) == BoardOutcome(
         "lab1", 3, problems=["it was ended by SIGSEGV; its tail is lost"]
     )
-    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []}, "")) == BoardOutcome(
+    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []})) == BoardOutcome(
         "lab1", 3, problems=["the program ended with exit code 7"]
     )
-    assert captured("lab1", Ended(1, {"session": None, "causes": []}, "nothing came")) == BoardOutcome(
-        "lab1", None, problems=["nothing came"]
+    assert captured("lab1", Ended(1, {"session": None, "causes": []})) == BoardOutcome(
+        "lab1", None, problems=["the capture ended without a session: exit code 1"]
     )
     own = {"session": {"session": 3}, "causes": [], "status": 4}
-    assert captured("lab1", Ended(4, own, "")) == BoardOutcome(
-        "lab1", 3, problems=["the program ended with exit code 4"]
-    )
-    assert not captured("lab1", Ended(3, {"session": None, "causes": [], "status": 3}, "")).is_away
+    assert captured("lab1", Ended(4, own)) == BoardOutcome("lab1", 3, problems=["the program ended with exit code 4"])
+    assert not captured("lab1", Ended(3, {"session": None, "causes": [], "status": 3})).is_away
     restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
-    assert captured("lab1", Ended(1, restarted, "")) == BoardOutcome("lab1", 3, problems=["nobody knows"], is_lost=True)
+    assert captured("lab1", Ended(1, restarted)) == BoardOutcome("lab1", 3, problems=["nobody knows"], is_lost=True)
     lost = {"session": {"session": 3}, "causes": [], "status": 0}
-    assert captured("lab1", Ended(4, lost, "")) == BoardOutcome(
-        "lab1", 3, problems=["data is missing"], is_incomplete=True
-    )
+    assert captured("lab1", Ended(4, lost)) == BoardOutcome("lab1", 3, problems=["data is missing"], is_incomplete=True)
 
 
-AWAY = Ended(3, None, "cannot reach it")
-FAILED = Ended(1, None, "it crashed")
+AWAY = Ended(3, None, _failure("cannot reach it", 3))
+FAILED = Ended(1, None, _failure("it crashed"))
 
 
 @pytest.fixture
@@ -248,7 +260,7 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: Workspace, answers: list[Ended]) -> None:
-    answers += [Ended(0, {"session": number, "records": {"aicore": 6}}, "") for number in (99, 1)]
+    answers += [Ended(0, {"session": number, "records": {"aicore": 6}}) for number in (99, 1)]
     settings = Nightly([NightlyBoard(name, record=Record("1s")) for name in ("lab1", "lab2")], reports=[])
     asked = NightRun(settings, workspace.root, workspace, "now", [], lambda _: None)
     lost, good = await asked.boards(asyncio.Event())
@@ -258,8 +270,10 @@ async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: W
 
 async def test_what_comes_of_pushing_is_a_remark(answers: list[Ended], tmp_path: Path) -> None:
     asked, stop = night("lab1", [], tmp_path), asyncio.Event()
-    answers += [Ended(0, None, "1 of 1 session came into /lake"), Ended(1, None, "the lake cannot be used")]
-    assert await asked.pushed("/lake", stop) == Pushing("push: 1 of 1 session came into /lake", is_done=True)
+    answers += [Ended(0, [{"was_there": False}]), Ended(1, None, _failure("the lake cannot be used"))]
+    assert await asked.pushed("/lake", stop) == Pushing(
+        "push: 1 of 1 session came into /lake, the others were there", is_done=True
+    )
     remark, is_done = await asked.pushed("/lake", stop)
     assert remark.startswith("push failed: the lake cannot be used; the next night goes on with it")
     assert not is_done
@@ -271,7 +285,11 @@ async def test_a_board_that_is_away_is_tried_again(answers: list[Ended], tmp_pat
     answers += [AWAY, AWAY, FAILED]
     told: list[str] = []
     (outcome,) = await night("127.0.0.1:1", told, tmp_path).boards(asyncio.Event())
-    assert (outcome.attempts, outcome.problems, outcome.is_away) == (3, ["it crashed"], False)
+    assert (outcome.attempts, outcome.problems, outcome.is_away) == (
+        3,
+        ["the capture ended without a session: it crashed"],
+        False,
+    )
     assert told[1] == "127.0.0.1:1: cannot reach it; the next attempt is in 0 s"
 
 
