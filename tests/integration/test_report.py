@@ -32,6 +32,10 @@ runs = [{ time_us = 1000.0, layers = ["conv:Convolution"] }]
 unit = "aicpu"
 runs = [{ time_us = 9000.0, layers = ["nms:NonMaxSuppression"] }]
 """
+# Three English words one behind another; names, units and identifiers are shorter, or not of small letters.
+SENTENCE = re.compile(r"\b[A-Za-z][a-z']+(?: [a-z']+){2,}")
+# What stays English: commands, the vendor's manual, names of columns and layers, what a log says.
+ENGLISH = ".source, code, table"
 SPAN = re.compile(r"([\d,.]+) (m?s) to ([\d,.]+) (m?s) of")
 
 
@@ -109,9 +113,25 @@ def tail(workspace: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(workspace: Path, figures: dict[str, list[dict[str, Any]]], tail: Path) -> Iterator[Opened]:
+def leaky(workspace: Path) -> Path:
+    """The cure of session 1."""
+    return simulated(workspace / "cured", 12, model="yolov4-leaky")
+
+
+@pytest.fixture(scope="module")
+def chinese(workspace: Path, leaky: Path) -> Path:
+    file = workspace / "chinese.html"
+    ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "zh")
+    assert ended.code == 0, ended.err
+    return file
+
+
+@pytest.fixture(scope="module")
+def opened(
+    workspace: Path, figures: dict[str, list[dict[str, Any]]], tail: Path, chinese: Path, leaky: Path
+) -> Iterator[Opened]:
     """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
-    file, leaky = workspace / "report.html", simulated(workspace / "cured", 12, model="yolov4-leaky")
+    file = workspace / "report.html"
     ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "en")
     assert ended.code == 0, ended.err
     with sync_playwright() as playwright:
@@ -251,3 +271,22 @@ def test_a_layer_on_the_cpu_stands_among_the_others_and_in_sight(opened: Opened,
     assert ended.span_ms() == pytest.approx(10 * 1.08, rel=0.05)
     assert ended.wrong == []
     ended.page.close()
+
+
+def test_a_chinese_page_has_no_english_sentence(opened: Opened, chinese: Path) -> None:
+    browser = opened.page.context.browser
+    assert browser
+    read = Opened(browser.new_page(), chinese)
+    read.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    texts = "all => all.map((each) => each.textContent)"
+    headings = read.page.eval_on_selector_all("h2, #caveats th, #by option", texts)
+    assert [text for text in headings if not re.search("[\u4e00-\u9fff]", text) and text != "API"] == []
+    for attribute in ("aria-label", "placeholder"):
+        labels = f"all => all.map((each) => each.getAttribute('{attribute}'))"
+        found = read.page.eval_on_selector_all(f"[{attribute}]", labels)
+        assert [text for text in found if SENTENCE.search(text)] == []
+    meanings = read.page.eval_on_selector_all("#caveats td:nth-child(3)", texts)
+    read.page.evaluate(f"document.querySelectorAll('{ENGLISH}').forEach((each) => each.remove())")
+    assert [line for line in [*meanings, *read.text("body").splitlines()] if SENTENCE.search(line)] == []
+    assert read.wrong == []
+    read.page.close()

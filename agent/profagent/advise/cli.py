@@ -54,7 +54,8 @@ def advice_options(function: F) -> F:
         "--lang",
         "language",
         type=click.Choice(LANGUAGES),
-        help="The language of findings and advice; all else is English.  [default: zh where LANG is Chinese, else en]",
+        help="Language of findings and advice, and of the whole page of `report`; other output is English."
+        "  [default: zh if LANG is Chinese, else en]",
     )
     @wraps(function)
     async def with_rules(*, target: Target, folders: tuple[Path, ...], language: Language | None, **others: Any) -> Any:

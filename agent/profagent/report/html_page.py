@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from profagent import __version__
+from profagent.report.texts import Texts
 from profagent.store.sessions import NO_BOARD
 from profagent.tables.provenance import session_title
 from profagent.tables.table import printable
@@ -52,10 +53,11 @@ _PLAIN = """<!DOCTYPE html>
 
 def page(shown: Mapping[str, Any]) -> str:
     """Return the HTML of a report's document, with styles, scripts, the chart library and the data inside."""
-    data = msgspec.json.encode(shown).decode().translate(_ESCAPES)
+    texts = Texts.of_language(shown["language"])
+    data = msgspec.json.encode({**shown, "texts": texts.page}).decode().translate(_ESCAPES)
     parts = {
-        "title": escape(_title(shown)),
-        "language": shown["language"],
+        "title": escape(_title(shown, texts)),
+        "language": texts.html_language,
         "verdict": escape(shown["verdict"]),
         "styles": style(),
         "library": resources.files("profagent.report").joinpath("echarts", _LIBRARY).read_text("utf-8"),
@@ -64,7 +66,9 @@ def page(shown: Mapping[str, Any]) -> str:
     }
     # The template is split before any part is inserted, so a `@@` inside a part is never taken for a placeholder.
     pieces = _text("page.html").split("@@")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+    # A placeholder that is not a part is an English text of the page.
+    named = {piece: escape(texts.text(piece)) for piece in pieces[1::2]} | parts
+    return "".join(named[piece] if place % 2 else piece for place, piece in enumerate(pieces))
 
 
 def plain_page(product: str, title: str, heading: str, facts: str, body: str) -> str:
@@ -79,11 +83,11 @@ def style() -> str:
     return "".join(map(_text, _STYLES))
 
 
-def _title(shown: Mapping[str, Any]) -> str:
+def _title(shown: Mapping[str, Any], texts: Texts) -> str:
     about, jobs = shown["session"], [each["job"] for each in shown["jobs"]]
     # An imported JOB has no board, so its own name is the title.
-    named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else session_title(about)
-    return named + (" [simulated]" if shown["simulated"] else "")
+    named = ", ".join(jobs) if jobs and about["board"] == NO_BOARD else texts.line(session_title(about))
+    return named + (f" [{texts.text('simulated')}]" if shown["simulated"] else "")
 
 
 def _text(name: str) -> str:

@@ -21,6 +21,7 @@ from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ledger import REASONS, SEQUENCE_GAP
 from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READERS, SPREAD_LAYERS
 from profagent.report.html_page import page
+from profagent.report.texts import Texts, translated
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
@@ -106,13 +107,14 @@ async def gather(
             read = _Read({by: await kept(readers[0], session, by, job=operand.job, skip=None) for by in BYS})
         else:
             read = await _read(readers, session, scopes, rules, language)
-    return {
+    shown = {
         "profagent": __version__,
         "session": about,
         "simulated": session.simulated,
         "language": language,
         **_shown(read, language, compared),
     }
+    return translated(shown, Texts.of_language(language))
 
 
 class _Read(NamedTuple):
@@ -211,8 +213,10 @@ def _verdict(
     advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language, compared: Diff | None
 ) -> str:
     """Return what to work on and, after a comparison, what changed."""
-    first = _first(advice, layers, language)
-    return first if compared is None else f"{first}. {changes_text(compared)}"
+    first, texts = _first(advice, layers, language), Texts.of_language(language)
+    if compared is None:
+        return first
+    return texts.text("{first}. {changes}", first=first, changes=texts.line(changes_text(compared)))
 
 
 def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language) -> str:
@@ -220,14 +224,15 @@ def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language:
     if grave:
         model = f"{grave[0].model}: " if grave[0].model else ""
         return f"{model}{grave[0].title}; {gain_text(grave[0], language)}"
+    texts = Texts.of_language(language)
     if not layers:
-        return "No layer was recorded" if language == "en" else "没有采集到任何层"
-    values = (layers[0]["layer"], _number(layers[0]["share"]), layers[0]["bound by"] or UNKNOWN)
-    if language == "zh":
-        rules = f"没有规则发现问题({len(advice.untold)} 条规则缺少数据);" if advice else ""
-        return rules + "耗时最长的层是 {}({} %),受限于:{}".format(*values)
-    rules = f"No rule found what to change ({len(advice.untold)} lack data to tell). " if advice else ""
-    return rules + "The layer that takes the most time is {} ({} %), bound by: {}".format(*values)
+        return texts.text("No layer was recorded")
+    rules = "No rule found what to change ({count} lack data to tell). "
+    longest = "The layer that takes the most time is {layer} ({share} %), bound by: {bound}"
+    share, bound = _number(layers[0]["share"]), layers[0]["bound by"] or UNKNOWN
+    return (texts.text(rules, count=len(advice.untold)) if advice else "") + texts.text(
+        longest, layer=layers[0]["layer"], share=share, bound=texts.text(bound)
+    )
 
 
 def _number(value: float | None) -> str:

@@ -283,9 +283,16 @@ def test_what_the_runtime_left_out_is_one_row_of_the_ledger(tmp_path: Path) -> N
     assert row["meaning"].startswith("Sequence numbers are missing")
 
 
-def test_only_findings_are_said_to_be_chinese(runs: Path) -> None:
-    file = runs / "report.html"
-    assert profagent("report", "1", "--workspace", runs, "-o", file, "--lang", "zh").code == 0
-    text = file.read_text("utf-8")
-    assert '<html lang="en">' in text
-    assert re.findall(r'<\w+ id="(\w+)" [^>]*lang="zh"', text) == ["sentence", "findings"]
+def test_a_chinese_page_says_so_and_has_the_same_figures(runs: Path) -> None:
+    shown = {}
+    for language in ("zh", "en"):
+        file = runs / f"{language}.html"
+        ended = profagent("report", "1", "--workspace", runs, "--against", "2", "-o", file, "--lang", language)
+        assert ended.code == 0
+        shown[language] = data_of(file.read_text("utf-8"))
+    text = (runs / "zh.html").read_text("utf-8")
+    assert '<html lang="zh-CN">' in text
+    assert '<h2 id="verdict-title">结论</h2>' in text
+    assert '<html lang="en">' in (runs / "en.html").read_text("utf-8")
+    assert (shown["zh"]["stats"], shown["en"]["texts"]) == (shown["en"]["stats"], {})
+    assert re.search(r"与 会话 2 相比:yolo 时延 -9\.1 % .*,变快", shown["zh"]["verdict"])

@@ -67,8 +67,9 @@ function drawSpan(params, api) {
 }
 
 function spanText({ value, seriesType }) {
-  if (seriesType !== "custom") return `${value[1]} at ${timeText(value[0])}`;
-  return `${data.timeline.names[value[3]]}\n${lanes[value[0]]}\n${durationOf(value[2])} from ${timeText(value[1])}`;
+  if (seriesType !== "custom") return say("{value} at {time}", { value: value[1], time: timeText(value[0]) });
+  return `${data.timeline.names[value[3]]}\n${data.timeline.lane_names[value[0]]}\n`
+    + say("{duration} from {time}", { duration: durationOf(value[2]), time: timeText(value[1]) });
 }
 
 function timeAxis(show) {
@@ -79,8 +80,8 @@ function timeAxis(show) {
 const laneWidth = () => (isNarrow() ? 100 : 170);
 
 function laneAxis() {
-  return { type: "category", data: lanes, inverse: true, ...axisColours(), splitLine: { show: false },
-    axisLabel: { ...label(), width: laneWidth() - 10, overflow: "truncate" } };
+  return { type: "category", data: data.timeline.lane_names, inverse: true, ...axisColours(),
+    splitLine: { show: false }, axisLabel: { ...label(), width: laneWidth() - 10, overflow: "truncate" } };
 }
 
 function metricAxis(metric) {
@@ -140,7 +141,8 @@ const timeText = (us) => (isLong() ? `${numberText(us / 1e6, 2)} s` : `${numberT
 const durationOf = (us) => (us >= US_PER_MS ? `${numberText(us / US_PER_MS, 3)} ms` : `${numberText(us, 1)} us`);
 
 function showWindow() {
-  const seen = `${timeText(view.from)} to ${timeText(view.to)} of ${timeText(ends)}`;
+  const times = { from: timeText(view.from), to: timeText(view.to), all: timeText(ends) };
+  const seen = say("{from} to {to} of {all}", times);
   byId("window").textContent = spans.length ? seen : "";
 }
 
@@ -174,12 +176,13 @@ function scale(factor) {
   zoomTo(middle - half, middle + half);
 }
 
-const HANDLING = "Drag to move, Ctrl and wheel to zoom; with the keyboard: ← → + − 0.";
+const HANDLING = say("Drag to move, Ctrl and wheel to zoom; with the keyboard: ← → + − 0.");
 
 function timelineRule() {
   const { rules, nothing } = data.timeline;
   if (!spans.length) return `${nothing}.`;
-  return rules.length ? `Shown are ${rules.join("; ")}. The exports have all. ${HANDLING}` : HANDLING;
+  if (!rules.length) return HANDLING;
+  return `${say("Shown are {rules}. The exports have all.", { rules: rules.join("; ") })} ${HANDLING}`;
 }
 
 function prepareTimeline() {
@@ -212,25 +215,28 @@ const fewMarks = () => (isNarrow() ? { splitNumber: 2 } : {});
 const MOST_BARS = 20;
 const BLUE = "#4f9dde";
 
-function layerText(row) {
-  const figures = `${numberText(row.share, 2)} %, median ${durationText(row.median)}`;
-  return `${layerName(row)}\n${row.type}\n${figures}, bound by ${row["bound by"] || UNKNOWN}`;
+function layerFigures(row) {
+  const figures = { share: numberText(row.share, 2), median: durationText(row.median),
+    bound: say(row["bound by"] || UNKNOWN) };
+  return `${layerName(row)}\n${row.type}\n${say("{share} %, median {median}, bound by {bound}", figures)}`;
 }
 
 function drawLayers() {
   const rows = data.ranked.slice(0, MOST_BARS).reverse();
   const all = data.ranked.length;
-  const shown = all > rows.length ? `The ${rows.length} of ${countText(all)} rows that take the most time` : "All rows";
+  const shown = say(all > rows.length
+    ? "The {shown} of {all} rows that take the most time; the table below has all figures."
+    : "All rows; the table below has all figures.", { shown: rows.length, all: countText(all) });
   const about = data.models.flatMap((model) => model.about.map((line) => `${line}.`));
-  byId("layers-rule").textContent = all ? [`${shown}; the table below has all figures.`, ...about].join(" ")
-    : "No layer was recorded.";
+  byId("layers-rule").textContent = all ? [shown, ...about].join(" ")
+    : say("No layer was recorded.");
   const bars = rows.map((row) => ({ value: row.share, itemStyle: { color: colourOf(boundOf(row)), borderRadius: 3 } }));
   const share = { ...label(), show: true, position: "right", formatter: ({ value }) => `${numberText(value, 1)} %` };
   draw("layers-chart", Math.max(rows.length, 1) * ROW_PX + 40, {
     grid: { left: nameWidth(), right: 64, top: 8, bottom: 28 },
     xAxis: { type: "value", ...fewMarks(), ...axisColours(), axisLabel: { ...label(), formatter: "{value} %" } },
     yAxis: { type: "category", data: rows.map(layerName), ...axisColours(), axisLabel: nameLabel() },
-    tooltip: { trigger: "item", ...tooltip(({ dataIndex }) => layerText(rows[dataIndex])) },
+    tooltip: { trigger: "item", ...tooltip(({ dataIndex }) => layerFigures(rows[dataIndex])) },
     series: [{ type: "bar", barMaxWidth: 14, data: bars, label: share }],
   });
 }
@@ -244,8 +250,9 @@ function drawSpreads() {
   drawLayerSpreads();
   const { points } = data.spreads;
   const thinned = found && found.count > points
-    ? ` Of ${countText(found.count)} inferences the line has the lowest and the highest in ${points / 2} parts.` : "";
-  byId("spread-rule").textContent = `Warm-up is left out.${thinned}`;
+    ? say(" Of {count} inferences the line has the lowest and the highest in {parts} parts.",
+      { count: countText(found.count), parts: points / 2 }) : "";
+  byId("spread-rule").textContent = say("Warm-up is left out.") + thinned;
 }
 
 function drawInferences({ what, unit: of, counts, edges, course }) {
@@ -254,18 +261,19 @@ function drawInferences({ what, unit: of, counts, edges, course }) {
   const value = (each) => (isMs ? each / US_PER_MS : each);
   const grid = { left: 58, right: 16, top: 34, bottom: 44 };
   const middles = counts.map((_, place) => numberText(value((edges[place] + edges[place + 1]) / 2), 3));
-  const from = (place) => `${numberText(value(edges[place]))} to ${numberText(value(edges[place + 1]))} ${unitName}`;
+  const bin = (place) => say("{from} to {to} {unit}\n{count} inferences", { from: numberText(value(edges[place])),
+    to: numberText(value(edges[place + 1])), unit: unitName, count: counts[place] });
   draw("histogram-chart", 260, {
-    title: chartTitle(`${what} (${unitName})`), grid,
+    title: chartTitle(`${say(what)} (${unitName})`), grid,
     xAxis: { type: "category", data: middles, ...axisColours() },
     yAxis: { type: "value", minInterval: 1, ...axisColours() },
-    tooltip: { trigger: "item", ...tooltip(({ dataIndex: at }) => `${from(at)}\n${counts[at]} inferences`) },
+    tooltip: { trigger: "item", ...tooltip(({ dataIndex: at }) => bin(at)) },
     series: [{ type: "bar", barCategoryGap: "8%", data: counts,
       itemStyle: { color: BLUE, borderRadius: [2, 2, 0, 0] } }],
   });
-  const pointText = ({ value: [place, time] }) => `inference ${place + 1}\n${numberText(time)} ${unitName}`;
+  const pointText = ({ value: [place, time] }) => `${say("inference")} ${place + 1}\n${numberText(time)} ${unitName}`;
   draw("course-chart", 260, {
-    title: chartTitle(`Inference after inference (${unitName})`), grid,
+    title: chartTitle(`${say("Inference after inference")} (${unitName})`), grid,
     xAxis: { type: "value", ...axisColours(), splitLine: { show: false } },
     yAxis: { type: "value", scale: true, ...axisColours() },
     tooltip: { trigger: "item", ...tooltip(pointText) },
@@ -279,7 +287,7 @@ function drawLayerSpreads() {
   const of = data.spreads.unit;
   const text = ({ name, quantiles }) => `${name}\n${quantiles.map((each) => numberText(each)).join("  ")} ${of}`;
   draw("spread-chart", Math.max(layers.length, 1) * ROW_PX + 76, {
-    title: chartTitle(`Layers (${of}): 5, 25, 50, 75 and 95 %`),
+    title: chartTitle(say("Layers ({unit}): 5, 25, 50, 75 and 95 %", { unit: of })),
     grid: { left: nameWidth(), right: 24, top: 34, bottom: 30 },
     xAxis: { type: "value", scale: true, ...fewMarks(), ...axisColours() },
     yAxis: { type: "category", data: layers.map(({ name }) => name), ...axisColours(), axisLabel: nameLabel() },

@@ -2,9 +2,11 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const UNKNOWN = "N/A";
+// The text in the page's language: `data.texts` has it by its English form, and is empty in an English report.
+const say = (text, values = {}) => (data.texts[text] || text).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const US_PER_MS = 1000;
 // What a count of the ledger is of; the reason tells which.
-const COUNTED = "records, files, bytes or calls";
+const COUNTED = say("records, files, bytes or calls");
 // A longer text may take several lines of its cell.
 const LONG_TEXT = 36;
 const byId = (id) => document.getElementById(id);
@@ -38,13 +40,15 @@ const usText = (value) => (value === null ? UNKNOWN
   : Math.abs(value) >= US_PER_MS ? `${numberText(value / US_PER_MS, 3)} ms` : `${numberText(value, 1)} us`);
 // Durations of layers are ticks where the clock is not known.
 const unit = data.stats.layer.unit;
-const durationText = (value) => (value === null || unit !== "ticks" ? usText(value) : `${numberText(value, 0)} ticks`);
+const durationText = (value) => (value === null || unit !== "ticks" ? usText(value)
+  : say("{count} ticks", { count: numberText(value, 0) }));
 
 // Shares are of an inference of a row's own model; of several models each has its part of their time.
 const NOT_IN_ANY_LAYER = "not in any layer";
 const weights = new Map(data.models.map(({ model, weight }) => [model, weight]));
 const weighted = (row) => (row.share || 0) * (weights.get(row.model) ?? 1);
-const layerName = (row) => (data.models.length > 1 ? `${row.model}: ${row.layer}` : row.layer);
+const layerText = (row) => (row.layer === NOT_IN_ANY_LAYER ? say(row.layer) : row.layer);
+const layerName = (row) => (data.models.length > 1 ? `${row.model}: ${layerText(row)}` : layerText(row));
 
 // One colour for each bound, the same in light and dark, told apart without red and green.
 const BOUND_COLOURS = {
@@ -95,13 +99,14 @@ function showHead() {
   const about = data.session;
   const started = new Date(about.started_us / US_PER_MS).toISOString().replace("T", " ").slice(0, 19);
   const facts = [`${started} UTC`, about.source, about.labels,
-    about.sdk_version && `SDK ${about.sdk_version}`, about.counter_map && `counter map ${about.counter_map}`];
+    about.sdk_version && `SDK ${about.sdk_version}`,
+    about.counter_map && say("counter map {name}", { name: about.counter_map })];
   byId("facts").textContent = facts.filter(Boolean).join(" · ");
   byId("simulated").hidden = !data.simulated;
   byId("incomplete").hidden = !about.incomplete.length;
-  byId("incomplete").textContent = `INCOMPLETE: ${about.incomplete.join("; ")}`;
-  byId("made").textContent = `Written by profagent ${data.profagent}. `
-    + "Charts: Apache ECharts 5.6.0, Apache License 2.0, © The Apache Software Foundation.";
+  byId("incomplete").textContent = say("INCOMPLETE: {why}", { why: about.incomplete.join("; ") });
+  byId("made").textContent = `${say("Written by profagent {version}.", { version: data.profagent })} `
+    + say("Charts: Apache ECharts 5.6.0, Apache License 2.0, © The Apache Software Foundation.");
   for (const section of document.querySelectorAll("main section:not([hidden])")) {
     byId("sections").append(element("a", { href: `#${section.id}`, text: section.querySelector("h2").textContent }));
   }
@@ -109,18 +114,21 @@ function showHead() {
 
 // Of several models each tile says whose it is.
 const titled = (model, text) => (data.models.length > 1 ? `${model}: ${text}` : text);
-const FROM = { call: "by its calls", records: "first begin to last end" };
+const FROM = { call: "median by its calls", records: "median first begin to last end" };
 
 function latencyTiles({ model, inferences, latency, latency_from: from, per_second: rate, gap_us: gap }) {
   const figures = `p95 ${usText(latency.p95)}, p99 ${usText(latency.p99)}`;
-  const about = from ? `median ${FROM[from]}; ${figures}; ${countText(inferences)} inferences` : "no time of it is known";
-  return [[titled(model, "Latency"), usText(latency.median), about],
-    [titled(model, "Inferences per second"), numberText(rate, 1), `gap between them ${usText(gap)}`]];
+  const count = say("{count} inferences", { count: countText(inferences) });
+  const about = from ? `${say(FROM[from])}; ${figures}; ${count}` : say("no time of it is known");
+  return [[titled(model, say("Latency")), usText(latency.median), about],
+    [titled(model, say("Inferences per second")), numberText(rate, 1),
+      say("gap between them {time}", { time: usText(gap) })]];
 }
 
 function layersTile({ model, layers, recorded, of_layers: all }) {
-  const counted = all === null ? countText(recorded) : `${countText(recorded)} of ${countText(all)}`;
-  return [titled(model, "Layers"), durationText(layers.median), `median of their sum; ${counted} layers recorded`];
+  const counted = say(all === null ? "{count} layers recorded" : "{count} of {all} layers recorded",
+    { count: countText(recorded), all: countText(all) });
+  return [titled(model, say("Layers")), durationText(layers.median), `${say("median of their sum")}; ${counted}`];
 }
 
 function showTiles() {
@@ -128,24 +136,26 @@ function showTiles() {
   const units = {};
   const names = { AA_CORE: "NPU", AA_CPU: "CPU" };
   for (const row of data.stats.segment.rows) {
-    const name = names[row.unit] || row.segment;
+    const name = names[row.unit] || say(row.segment);
     units[name] = (units[name] || 0) + weighted(row);
   }
-  const { [NOT_IN_ANY_LAYER]: rest, ...used } = units;
+  const { [say(NOT_IN_ANY_LAYER)]: rest, ...used } = units;
   const split = Object.entries(used).map(([name, share]) => `${name} ${numberText(share, 1)} %`);
-  const left = rest === undefined ? "" : `; ${NOT_IN_ANY_LAYER} ${numberText(rest, 1)} %`;
-  if (split.length) tiles.push(["Where the time goes", split.join(", "), `of an inference${left}`]);
+  const left = rest === undefined ? "" : `; ${say(NOT_IN_ANY_LAYER)} ${numberText(rest, 1)} %`;
+  if (split.length) tiles.push([say("Where the time goes"), split.join(", "), `${say("of an inference")}${left}`]);
   const first = data.ranked.find(({ layer }) => layer !== NOT_IN_ANY_LAYER);
   if (first) {
     const bound = first["bound by"] || UNKNOWN;
-    tiles.push(["Longest layer", layerName(first), `${numberText(first.share, 1)} %, bound by ${bound}`]);
+    tiles.push([say("Longest layer"), layerName(first),
+      say("{share} %, bound by {bound}", { share: numberText(first.share, 1), bound: say(bound) })]);
   }
   const losses = Object.entries(data.session.losses).map(([reason, count]) => `${reason} x ${countText(count)}`);
   const counted = losses.length ? `${COUNTED}; ` : "";
-  tiles.push(["Losses", losses.join(", ") || "none", `${counted}inferences sampled: ${data.session.sampled}`]);
+  const sampled = say("inferences sampled: {sampled}", { sampled: data.session.sampled });
+  tiles.push([say("Losses"), losses.join(", ") || say("none"), `${counted}${sampled}`]);
   if (data.session.coverage) {
     const gaps = data.session.coverage.split("; ").slice(1).join("; ");
-    tiles.push(["Covered", data.session.covered, gaps || "the board was followed all the time"]);
+    tiles.push([say("Covered"), data.session.covered, gaps || say("the board was followed all the time")]);
   }
   byId("tiles").append(...tiles.map(([name, value, more]) => element("div", {},
     element("dt", { text: name }), element("dd", { text: value }, element("small", { text: more })))));
@@ -159,21 +169,24 @@ function evidence(finding) {
   const areNumbers = (name) => finding.evidence.every((row) => row[name] === null || isNumber(row[name]));
   const columns = names.map((name) => ({ title: name, number: areNumbers(name) }));
   const rows = finding.evidence.map((row) => names.map((name) => row[name]));
-  return table(columns, rows, `Evidence of ${finding.rule}`);
+  return table(columns, rows, say("Evidence of {rule}", { rule: finding.rule }));
 }
 
 const isShare = (share) => share !== null && share <= 100;
 
 function findingCard(finding, place) {
-  const doubt = finding.likely ? element("span", { class: "source", text: "rests on uncertain counters" }) : null;
+  const doubt = finding.likely ? element("span", { class: "source", text: say("rests on uncertain counters") }) : null;
   const isKnown = finding.gain_us !== null;
-  const per = finding.per === "step" ? "a step" : "an inference";
-  const share = isShare(finding.share) ? `, ${numberText(finding.share, 1)} % of ${per}` : ` ${per}`;
+  const per = say(finding.per === "step" ? "a step" : "an inference");
+  const most = say(isShare(finding.share) ? "at most, {share} % of {per}" : "at most {per}",
+    { share: numberText(finding.share, 1), per });
   const gain = [element("b", { text: isKnown ? durationText(finding.gain_us) : UNKNOWN }),
-    element("span", { text: isKnown ? `at most${share}` : finding.gain })];
-  const more = finding.all_rows > finding.evidence.length ? ` of ${countText(finding.all_rows)}` : "";
+    element("span", { text: isKnown ? most : finding.gain })];
+  const isCut = finding.all_rows > finding.evidence.length;
+  const rows = say(isCut ? "Evidence: {count} of {all} rows" : "Evidence: {count} rows",
+    { count: countText(finding.evidence.length), all: countText(finding.all_rows) });
   const details = element("details", place === 0 ? { open: "" } : {},
-    element("summary", { text: `Evidence: ${countText(finding.evidence.length)}${more} rows` }), evidence(finding));
+    element("summary", { text: rows }), evidence(finding));
   return element("li", { class: "card", "data-rule": finding.rule },
     element("h3", {}, element("span", { class: `badge ${finding.severity}`, text: finding.grade }),
       element("span", { text: (finding.model ? `${finding.model}: ` : "") + finding.title }), doubt),
@@ -181,17 +194,18 @@ function findingCard(finding, place) {
     written("p", {}, finding.finding),
     written("p", { class: "try" }, finding.advice),
     details,
-    element("p", { class: "source", text: `Rule ${finding.rule}. ${finding.manual}` }));
+    element("p", { class: "source", text: `${say("Rule {rule}.", { rule: finding.rule })} ${finding.manual}` }));
 }
 
 function showAdvice() {
   if (!data.advice) return;
   byId("findings").append(...data.advice.findings.map(findingCard));
   const { nothing_found: quiet, cannot_tell: untold } = data.advice;
-  const lines = [`Nothing found by: ${quiet.join(", ") || "none"}`,
+  const lines = [say("Nothing found by: {rules}", { rules: quiet.join(", ") || say("none") }),
     ...untold.map(({ rule, why }) => `${UNKNOWN}: ${rule}: ${why}`)];
   byId("untold").append(
-    element("summary", { text: `${quiet.length} rules found nothing, ${untold.length} lack data to tell` }),
+    element("summary", { text: say("{quiet} rules found nothing, {untold} lack data to tell",
+      { quiet: quiet.length, untold: untold.length }) }),
     ...lines.map((text) => element("div", { text })));
 }
 
@@ -200,16 +214,17 @@ const UNIT_COLOURS = { AA_CORE: "#4f9dde", AA_CPU: "#e08a2e" };
 function showWhere() {
   const segments = data.stats.segment.rows;
   const names = { AA_CORE: "NPU", AA_CPU: "CPU" };
-  const mean = { title: `mean(${data.stats.segment.unit})`, number: true };
-  const share = { title: "share(%)", number: true, decimals: 2 };
-  byId("segments").append(element("h3", { text: "Segments of the network" }), tableOrNone(
-    [{ title: "model" }, { title: "segment" }, { title: "unit" }, mean, share, { title: "" }],
-    segments.map((row) => [row.model, row.segment, names[row.unit] || "–", row.mean, row.share,
-      bar(row.share, UNIT_COLOURS[row.unit] || BOUND_COLOURS[NOT_IN_ANY_LAYER])]), "No segment was recorded."));
+  const mean = { title: `${say("mean")}(${data.stats.segment.unit})`, number: true };
+  const share = { title: `${say("share")}(%)`, number: true, decimals: 2 };
+  byId("segments").append(element("h3", { text: say("Segments of the network") }), tableOrNone(
+    [{ title: say("model") }, { title: say("segment") }, { title: say("unit") }, mean, share, { title: "" }],
+    segments.map((row) => [row.model, say(row.segment), names[row.unit] || "–", row.mean, row.share,
+      bar(row.share, UNIT_COLOURS[row.unit] || BOUND_COLOURS[NOT_IN_ANY_LAYER])]), say("No segment was recorded.")));
   const calls = data.stats.api.rows;
-  byId("calls").append(element("h3", { text: "Calls of the runtime's API" }), tableOrNone(
-    [{ title: "function" }, { title: "count", number: true }, { title: "mean(us)", number: true, decimals: 1 }, share],
-    calls.map((row) => [row.function, row.count, row.mean, row.share]), "No call was recorded."));
+  byId("calls").append(element("h3", { text: say("Calls of the runtime's API") }), tableOrNone(
+    [{ title: say("function") }, { title: say("count"), number: true },
+      { title: `${say("mean")}(us)`, number: true, decimals: 1 }, share],
+    calls.map((row) => [row.function, row.count, row.mean, row.share]), say("No call was recorded.")));
 }
 
 function tableOrNone(columns, rows, none) {
@@ -224,8 +239,8 @@ function showBounds() {
     element("div", { class: "stack", role: "presentation" }, ...sorted.map(([bound, share]) =>
       element("i", { style: { width: `${share}%`, background: colourOf(bound) } }))),
     element("ul", { class: "legend" }, ...sorted.map(([bound, share]) => element("li", {},
-      element("i", { style: { background: colourOf(bound) } }), element("b", { text: bound }),
-      ` ${numberText(share, 1)} %, ${BOUND_MEANINGS[bound] || UNKNOWN}`))));
+      element("i", { style: { background: colourOf(bound) } }), element("b", { text: say(bound) }),
+      ` ${numberText(share, 1)} %, ${say(BOUND_MEANINGS[bound] || UNKNOWN)}`))));
 }
 
 function showComparison() {
@@ -236,36 +251,42 @@ function showComparison() {
     const names = (side) => layer[side].map((each) => each.name).join(" | ");
     const change = layer.change;
     if (layer.what === "same" && !(change && change.significant)) return [];
-    return [[model.model, names("base") || "–", names("new") || "–", layer.what, change && change.base.median,
+    return [[model.model, names("base") || "–", names("new") || "–", say(layer.what), change && change.base.median,
       change && change.new.median, change && change.difference, change && change.percent, change && change.p]];
   }));
   const totals = found.models.map((each) => {
     const change = each.latency || each.sum_of_layers;
-    return [`${each.model}: ${each.latency ? "latency" : "sum of layers"}`, change.base.median, change.new.median,
-      change.difference, change.percent, change.significant ? "beyond the noise" : "within noise or floor"];
+    return [`${each.model}: ${say(each.latency ? "latency" : "sum of layers")}`, change.base.median, change.new.median,
+      change.difference, change.percent, say(change.significant ? "beyond the noise" : "within noise or floor")];
   });
   const us = (title) => ({ title, number: true });
-  const changes = [us("BASE(us)"), us("NEW(us)"), us("change(us)"), { ...us("change(%)"), decimals: 2 }];
+  const changes = [us("BASE(us)"), us("NEW(us)"), us(`${say("change")}(us)`),
+    { ...us(`${say("change")}(%)`), decimals: 2 }];
+  const sides = { base: found.base.called, made: found.new.called };
+  const titles = ["model", "BASE", "NEW", "what"].map((title) => ({ title: say(title) }));
   byId("compared").append(element("p", { class: "sentence", id: "compared-verdict", text: found.verdict }),
-    element("p", { class: "rule", text: `BASE is ${found.base.called}, NEW is ${found.new.called}` }),
+    element("p", { class: "rule", text: say("BASE is {base}, NEW is {made}", sides) }),
     ...found.comparability.differences.map((each) => element("p", { class: "rule", text: `${each.code}: ${each.text}` })),
     ...found.remarks.map((line) => element("p", { class: "rule", text: line })),
-    table([{ title: "model" }, ...changes, { title: "" }], totals),
-    element("details", {}, element("summary", { text: `${countText(rows.length)} layers changed` }),
-      table([...["model", "BASE", "NEW", "what"].map((title) => ({ title })), ...changes, { ...us("p"), decimals: 4 }],
-        rows)));
+    table([{ title: say("model") }, ...changes, { title: "" }], totals),
+    element("details", {},
+      element("summary", { text: say("{count} layers changed", { count: countText(rows.length) }) }),
+      table([...titles, ...changes, { ...us("p"), decimals: 4 }], rows)));
 }
 
 function showCaveats() {
   const { ledger, ledger_rows: all } = data.session;
-  const shown = ledger.length < all ? `the first ${countText(ledger.length)} of ${countText(all)}` : countText(all);
+  const counts = { shown: countText(ledger.length), all: countText(all), counted: COUNTED };
+  const summary = say(ledger.length < all ? "Ledger: the first {shown} of {all} rows; counts are of {counted}"
+    : "Ledger: {all} rows; counts are of {counted}", counts);
   byId("caveats").append(
     element("ul", { class: "caveats" }, ...data.caveats.map((text) => element("li", { text }))),
-    ledger.length ? element("details", {}, element("summary", { text: `Ledger: ${shown} rows; counts are of ${COUNTED}` }),
-      table([...["grade", "reason", "meaning", "what", "file"].map((title) => ({ title })),
-        { title: "count", number: true }],
-      ledger.map((row) => [row.grade, row.reason, row.meaning, row.detail, row.log || row.job || "–", row.count])))
-      : element("p", { class: "none", text: "The ledger is empty." }));
+    ledger.length ? element("details", {}, element("summary", { text: summary }),
+      table([...["grade", "reason", "meaning", "what", "file"].map((title) => ({ title: say(title) })),
+        { title: say("count"), number: true }],
+      ledger.map((row) => [say(row.grade), row.reason, row.meaning, row.detail, row.log || row.job || "–",
+        row.count])))
+      : element("p", { class: "none", text: say("The ledger is empty.") }));
 }
 
 // The table of all figures: what `profagent stats --json` has, by what the reader chooses.
@@ -285,13 +306,16 @@ function showFigures() {
   const sorted = chosen.column === "" ? fitting
     : [...fitting].sort((one, other) => direction * compared(one[chosen.column], other[chosen.column]));
   const columns = names.map((name) => column(name, rows, units));
-  const made = table(columns, sorted.map((row) => names.map((name) => row[name])));
+  // The rest of an inference, and what nothing explains, are our words in a table of the board's names.
+  const shown = (value) => ([NOT_IN_ANY_LAYER, "unexplained"].includes(value) ? say(value) : value);
+  const made = table(columns, sorted.map((row) => names.map((name) => shown(row[name]))));
   const headings = made.querySelectorAll("th");
   names.forEach((name, place) => headings[place].replaceChildren(sorter(name, headings[place])));
   byId("figures").replaceChildren(made.firstChild);
-  byId("count").textContent = `${countText(sorted.length)} of ${countText(rows.length)} rows`;
+  byId("count").textContent = say("{shown} of {all} rows",
+    { shown: countText(sorted.length), all: countText(rows.length) });
   const warmUp = leftOut.filter(({ left_out: count }) => count)
-    .map((each) => `Left out as warm-up: ${each.left_out} of ${each.inferences} inferences of ${each.model}.`);
+    .map((each) => say("Left out as warm-up: {left_out} of {inferences} inferences of {model}.", each));
   byId("table-rule").textContent = warmUp.join(" ");
 }
 
@@ -307,7 +331,8 @@ function inSight(names) {
 
 function column(name, rows, units) {
   const number = rows.some((row) => isNumber(row[name]));
-  return { title: name in units ? `${name}(${units[name]})` : name, number, decimals: name === "share" ? 2 : 3 };
+  const title = name in units ? `${say(name)}(${units[name]})` : say(name);
+  return { title, number, decimals: name === "share" ? 2 : 3 };
 }
 
 function sorter(name, heading) {
@@ -331,7 +356,7 @@ function compared(one, other) {
 
 function prepareTable() {
   byId("by").append(...Object.entries(data.stats).filter(([, each]) => each.rows.length)
-    .map(([by]) => element("option", { value: by, text: by })));
+    .map(([by]) => element("option", { value: by, text: say(by) })));
   byId("by").addEventListener("change", (event) => {
     Object.assign(chosen, { by: event.target.value, column: "", falling: true });
     showFigures();
