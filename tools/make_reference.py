@@ -251,12 +251,13 @@ def limits_page() -> str:
         NOTICE.format("agent/profagent/limits.py and daemon/profagentd/limits.py"),
         "# Limits",
         "",
-        "Each line says how much of something there may be, or for how long something is waited for, and behind the",
-        "colon what becomes of more. None is a setting; the name is that of the constant in the code.",
+        "Every queue, cache and wait of profagent has a bound. Each line has the number, what it counts, and behind",
+        "the colon what happens beyond it. None is a setting. The name at the end is that of the constant in the code.",
         "",
         f"Memory of a capture: up to {waiting} of messages from each board wait for the disk, a batch has up to",
-        f"{batch} of logs, and each connection to the database keeps up to {cache} of pages. What is remembered",
-        "of logs, models and inferences is bounded below. [What all of it takes](../internals/performance.md).",
+        f"{batch} of logs, and each connection that writes to the database keeps up to {cache} of pages. The",
+        "[memory budget](../internals/memory-budget.md) adds the bounds up for each process, and",
+        "[performance](../internals/performance.md) has what was measured.",
     ]
     for title, module in (("host", limits), ("daemon", daemon_limits)):
         lines += ["", f"## Of the {title}"]

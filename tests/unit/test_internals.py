@@ -11,10 +11,12 @@ from types import ModuleType
 
 import pytest
 
+from profagent import limits
 from profagent.formats.figure_states import FigureState
 from profagent.link import session
 from profagent.link.session import State
 from profagent_wire.v1 import board_pb2 as wire
+from profagentd import limits as daemon_limits
 from profagentd.follow.log import TRANSITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,3 +125,23 @@ def test_the_page_has_every_table_with_a_key_of_its_own() -> None:
     assert {"aicore", "aicpu", "api", "log", "part", "inference", "segment"} <= named
     states = [row[0] for row in _rows("the-store.md", "`figures` | meaning | shown as")]
     assert {*states} == {f"`{state.value}`" for state in FigureState}
+
+
+# The memory budget
+
+
+def test_the_sizes_of_the_memory_budget_are_those_of_the_limits() -> None:
+    text = (ROOT / "docs" / "internals" / "memory-budget.md").read_text("utf-8")
+    tables = 0
+    for part in text.split("\n## ")[1:]:
+        module = daemon_limits if part.startswith(("The daemon", "The profiled program")) else limits
+        for table in re.findall(r"(?:^\|.*\n)+", part, re.MULTILINE):
+            total = 0
+            for row in table.split("\n")[2:-1]:
+                _, bound, most, _ = (cell.strip() for cell in row.strip("|").split("|"))
+                size = int(eval(bound.strip("`"), {**vars(module)})) if bound else total
+                assert most == f"{size / (1 << 20):.0f} MiB", bound
+                total += size
+            tables += 1
+    assert tables == 6
+    assert set(re.findall(r"`([A-Z][A-Z_]+)`", text)) <= {*vars(limits), *vars(daemon_limits)}
