@@ -11,7 +11,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo needs test test-long test-board check docs check-docs screenshot protos check-protos bench soak bench-growth bench-lake fuzz pins clean
+.PHONY: help demo needs test test-long test-board check docs check-docs site check-site screenshot protos check-protos bench soak bench-growth bench-lake fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,7 +53,7 @@ test-board: .venv/ready ## try a bundle on an emulated aarch64 board without Pyt
 	@tools/need ssh openssh-client
 	@$(BIN)/python -m pytest tests/board/emulated/whole_way.py --capture=no --timeout=0
 
-check: .venv/ready check-protos check-docs ## check style, types, layers, the generated code and pages
+check: .venv/ready check-protos check-docs check-site ## check style, types, layers, the generated code, pages and links
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy agent tests tools
@@ -68,6 +68,14 @@ check-docs: .venv/ready ## fail when these pages are not what the code gives, or
 	@$(BIN)/python tools/make_reference.py --check
 	@$(BIN)/python tools/draw_screen.py --check
 	@$(BIN)/python tools/check_translations.py
+
+site: .venv/ready .venv-site/ready ## build the documentation site anew: build/site/index.html
+	@rm -rf build/site build/site-doctrees build/site-extra
+	@tools/make_site
+	@echo "$(CURDIR)/build/site/index.html"
+
+check-site: .venv/ready .venv-site/ready ## build the site from what changed; fail when a link leads nowhere
+	@tools/make_site
 
 screenshot: .venv/ready ## take the README's picture of a report anew
 	@tools/need chromium chromium
@@ -100,7 +108,7 @@ pins: ## pin the requirements anew
 	@tools/pin $(PYTHON) $$(tools/find_python39)
 
 clean: ## remove environments, caches and build output
-	@rm -rf .venv .venv39 .venv-bench .venv-protoc .venv-fuzz .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv39 .venv-bench .venv-site .venv-protoc .venv-fuzz .fuzz build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: requirements/dev.txt tools/make_venv
@@ -120,6 +128,11 @@ clean: ## remove environments, caches and build output
 .venv-bench/ready: requirements/bench.txt tools/make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the benchmarks need Python 3.11: make PYTHON=…")'
 	@tools/make_venv $(PYTHON) .venv-bench requirements/bench.txt
+	@touch $@
+
+.venv-site/ready: requirements/site.txt tools/make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the site needs Python 3.11: make PYTHON=…")'
+	@tools/make_venv $(PYTHON) .venv-site requirements/site.txt
 	@touch $@
 
 .venv-fuzz/ready: requirements/fuzz.txt tools/make_venv
