@@ -19,7 +19,7 @@ PAGES = sorted(set((ROOT / "docs" / "tutorial").glob("*.md")) - set(translations
 def commands(page: Path) -> list[list[str]]:
     """Return the words of each `profagent` command in the page's blocks and in the cells of its tables."""
     blocks = re.findall(r"^ *```\n(.*?)^ *```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", "").splitlines()]
     lines += re.findall(r"^\|.*\| `(profagent [^`]*)` \|", page.read_text("utf-8"), re.MULTILINE)
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("profagent ")]
 
