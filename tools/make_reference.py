@@ -222,9 +222,13 @@ def database_page() -> str:
         NOTICE.format("agent/profagent/store/schema.sql and each Source.schema"),
         "# Views and tables",
         "",
-        f"`PRAGMA user_version` is {SCHEMA_VERSION}. [How to query it](../howto/query-the-database.md).",
-        "The views are the public interface; below the name of each stands what its rows are. `NULL` is 'not known'.",
-        "Times in `_us` are the board's wall clock. Tables may change; `sqlite3 profagent.db .schema` explains them.",
+        "The database of a workspace has these views. They are the public interface, while tables may change",
+        "(`sqlite3 profagent.db .schema` explains them). How to ask them, and what to mind, is on [another",
+        "page](../howto/query-the-database.md). Below the name of a view is what its rows are, then its columns.",
+        "",
+        "- `NULL` means 'not known', never zero.",
+        "- Times in `_us` are microseconds of the board's wall clock, unless the column says otherwise.",
+        f"- `PRAGMA user_version` is the version of the schema: {SCHEMA_VERSION}.",
         "",
         "## Columns of several views",
         *_column_lines(common),
@@ -309,9 +313,18 @@ def settings_page() -> str:
         NOTICE.format("the daemon's arguments"),
         "# Settings of the daemon",
         "",
-        "`profagentd` takes arguments, and with `--config FILE` the same as keys of a TOML file; arguments win. A key",
-        "is called as its argument, with `_` for `-`, unless the line names it; * marks what has no key. A list in the",
-        "file stands for a repeated argument.",
+        "The daemon takes its settings as arguments, or from a TOML file that `--config FILE` names; an argument wins",
+        "over the file. A board that `profagent deploy` set up has the file `/etc/profagent/profagentd.toml`. The key",
+        "of a setting is its argument with `_` for `-`, unless the line below names another; a list in the file is",
+        "the same as a repeated argument. This file changes two settings:",
+        "",
+        "```toml",
+        'roots = ["/opt/app/profiling", "/opt/other/profiling"]',
+        "metrics_hz = 5",
+        "```",
+        "",
+        "`profagentd --config FILE --check-config` says whether a file is right, and starts nothing. Defaults are in",
+        "round brackets. Arguments with * have no key.",
         "",
     ]
     known = {"help", "version", "config", "check_config"}  # told above, or of every program
@@ -321,7 +334,14 @@ def settings_page() -> str:
             usual = action.option_strings[-1].removeprefix("--").replace("-", "_")
             key = "" if action.dest == usual else f", key `{action.dest}`"
             lines.append(_argument(action, key if action.dest in DaemonConfig.__dataclass_fields__ else "*"))
-    lines += ["", "## The simulated board", "", "These go with `--simulate`, and have no keys.", ""]
+    lines += [
+        "",
+        "## The simulated board",
+        "",
+        "These arguments go with `--simulate`, and have no keys. [The simulated board](simulated-board.md) has a page",
+        "of its own.",
+        "",
+    ]
     lines += [_argument(action) for action in simulated._group_actions]  # noqa: SLF001 - as above
     return "\n".join(lines) + "\n"
 
@@ -336,9 +356,11 @@ def rules_page() -> str:
     """The rules of `advise` from their files, and what they read beside the views."""
     lines = [NOTICE.format("agent/profagent/advise/rules/*.toml"), "# Rules of advise", ""]
     lines += [
-        "[How to read advice, and write a rule](../howto/advice.md). In brackets stand a rule's thresholds and what it",
-        "needs of a session: times, counters, calls, metrics, steps (of another tool's results) or an SS928. Else it",
-        "is `N/A`, and `advise` says why.",
+        "`profagent advise` applies these rules to a session. [How to read its advice, and how to write a",
+        "rule](../howto/advice.md) is on another page. Each line has the rule's id and the title of its finding, in",
+        "which words in italics are filled in. In brackets are the rule's thresholds, and behind the semicolon the",
+        "data that it needs: times, counters, calls, metrics, steps (of another tool's results), an SS928, or another",
+        "device. Without that data the rule is `N/A`, and `advise` says why.",
     ]
     for severity in SEVERITIES:
         lines += ["", f"## {severity.capitalize()}", ""]
@@ -347,7 +369,7 @@ def rules_page() -> str:
             limits = [f"{name} {value:g}" for name, value in rule.thresholds.items()]
             told = "; ".join(", ".join(each) for each in (limits, rule.all_needs) if each)
             lines.append(f"- `{rule.id}`: {title}.{f' ({told})' if told else ''}")
-    lines += ["", "## Tables for rules", "", "They are there while rules run, beside [the views](database.md)."]
+    lines += ["", "## Tables for rules", "", "These tables exist while rules run, beside [the views](database.md)."]
     for name, (text, columns) in _commented("TEMP TABLE", MEANS).items():
         lines += ["", f"### `{name}`", "", text, *_column_lines(columns)]
     return "\n".join(lines) + "\n"
@@ -358,11 +380,15 @@ def options_page() -> str:
     rules = all_rules()
     lines = [NOTICE.format("agent/profagent/ascend_options/rules.toml"), "# Options of profiling", ""]
     lines += [
-        "What [`profagent options`](../howto/check-options.md) knows. `check` also tells what does not go together and",
-        "what to do. It is from the vendor's pages and public source, of MindStudio 8.3, CANN 6.0 to 9.0, MindSpore",
-        "2.10 and Ascend Extension for PyTorch 7.2; `rules.toml` names the source of each. An SS928's acl.json:",
-        "[doctor](doctor.md#an-acljson). An option without type or values is a switch, and off unless a default is",
-        "named. Nothing here was tried on hardware.",
+        "These are the options of profiling that [`profagent options`](../howto/check-options.md) knows, for",
+        "TensorFlow, MindSpore, torch_npu and the acl.json of Atlas devices. Each section has the options of one",
+        "place where they are set. In brackets are an option's type or values, its default, and the version that",
+        "introduced it. An option without type or values is a switch, which is off unless a default is given.",
+        "`options check` also knows which options exclude each other, and what to do then.",
+        "",
+        "The list is from the vendor's pages and public source, of MindStudio 8.3, CANN 6.0 to 9.0, MindSpore 2.10 and",
+        "Ascend Extension for PyTorch 7.2; `rules.toml` names the source of each option. **Nothing here was tried on",
+        "hardware.** For the acl.json of an SS928 see [doctor](doctor.md#an-acljson).",
     ]
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key in rules.keys:
@@ -396,12 +422,19 @@ def ascend_page() -> str:
         NOTICE.format("agent/profagent/ascend/families.toml"),
         "# Results of the Ascend family",
         "",
-        "What `profagent import` takes: [how to](../howto/ascend.md). Every row of every file is in the view",
-        "`ascend_values`, cell by cell, as it is written there; timelines are in `export trace` and `report`, too.",
-        "Behind an arrow stands what else becomes of a family: kernels are `op_records`, and `stats` by layer, type,",
-        "model and segment; shares are counters of the one kernel beside them; steps are `stats --by step`, calls",
-        "`stats --by api`. Each was tried with a real sample, or with",
-        "documented columns only. `families.toml` has what each is known by.",
+        "Which files of other Ascend devices does `profagent import` take, and what becomes of each? How to import",
+        "them is on [another page](../howto/ascend.md). Every row of every file is in the view `ascend_values`, cell",
+        "by cell, as it is written there. Timelines are also in `export trace` and in the report. The words behind an",
+        "arrow say what else is made of a file:",
+        "",
+        "- kernels: rows of the view `op_records`, and of `stats` by layer, type, model and segment",
+        "- shares: counters of the one kernel beside them",
+        "- steps: `stats --by step`",
+        "- calls: `stats --by api`",
+        "",
+        "Files under *With a real sample* were tried with a real file; the others only with the columns that the",
+        "vendor documents. A file is recognized by its columns or events, which `families.toml` lists, not by its",
+        "name.",
     ]
     for kind, title in KINDS.items():
         lines += ["", f"## {title}"]
@@ -417,12 +450,13 @@ def ascend_page() -> str:
             lines += ["", tried, "", *told, *([f"- rows only: {rows}"] if rows else [])] if members else []
     lines += [
         "",
-        "All other tables of a database are kept row by row as well; those of SQLite itself are not.",
+        "All other tables of a database are kept row by row as well, except those of SQLite itself.",
         "",
         "## Columns",
         "",
-        "Headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args`. All others",
-        "are only in their rows. The pipes of `dtrans`, `dld` and `dstr` differ from those of SS928.",
+        "These headers of summaries, columns of `StepTraceTime`, categories of events and keys of their `args` have a",
+        "meaning here; all others are only in their rows. Before the arrow are the names that a column may have,",
+        "behind it what it becomes. The pipes of `dtrans`, `dld` and `dstr` differ from those of an SS928.",
         "",
         *(f"- {meaning}: {_codes(known.columns[meaning])} → {place}" for meaning, place in known.places.items()),
         "",
@@ -439,10 +473,12 @@ def metrics_page() -> str:
         NOTICE.format("daemon/profagentd/metrics/collectors.py"),
         "# Metrics of the board",
         "",
-        "The view [`metrics`](database.md#metrics) has a row for each sample. [How to measure the",
-        "board](../howto/system-metrics.md). The names below are those of the simulated board: `0`, `eth0`, `/` and",
-        "`detector-4711` stand for the numbers, interfaces, roots and programs of yours. What yours lacks, `profagent",
-        "doctor` tells.",
+        "The daemon samples these metrics of the board while programs run ([how to](../howto/system-metrics.md)). The",
+        "view [`metrics`](database.md#metrics) has a row for each sample. The unit of a metric is in brackets, and",
+        "[explained below](#units).",
+        "",
+        "The names are those of the simulated board: `0`, `eth0`, `/` and `detector-4711` stand for the numbers,",
+        "interfaces, roots and programs of yours. `profagent doctor --board NAME` says which metrics your board lacks.",
     ]
     for name, (about, metrics) in collected().items():
         lines += ["", f"## {name}", "", about, ""]
@@ -569,6 +605,7 @@ def _commented(kind: str, schema: str) -> dict[str, tuple[str, dict[str, str]]]:
 
 def _meanings(comment: str) -> dict[str, str]:
     """Columns by what they mean; of a line of names without a text the names tell it."""
+    comment = re.sub(r"\n-- {4,}", " ", comment)  # a meaning of several lines
     told = re.findall(r"^--   (\w+) +(.*)$", comment, re.MULTILINE)
     lines = re.findall(r"^--   (\w+(?:, \w+)*)$", comment, re.MULTILINE)
     return {**dict(told), **{name: "" for line in lines for name in line.split(", ")}}

@@ -63,36 +63,36 @@ OTHER_DEVICE: dict[str, str] = {
 MEANS = f"""
 -- Layers of the mean inference, in the network's order.
 --   unit         `AA_CORE` or `AA_CPU`
---   layer_index  its place in the network
---   us           its time in the mean inference, `in_inference` of `stats`
---   share        of the inference's time, in %
---   bound        what bounds it, as `stats` tells
+--   layer_index  place of the layer in the network
+--   us           time of the layer in the mean inference, `in_inference` of `stats`
+--   share        part of the inference's time, in %
+--   bound        what bounds it, the column `bound by` of `stats`
 --   {RATIOS[0]}     the mean; behind it {", ".join(RATIOS[1:])}, as in `op_records`
 --   model, segment, layer_name, layer_type
 CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_index INTEGER, layer_name TEXT,
     layer_type TEXT, us REAL, share REAL, bound TEXT, {", ".join(f"{name} REAL" for name in RATIOS)});
 -- Models.
---   inferences    how many the means are of
---   us            the mean inference, of which shares are: its latency, or where that is not known its layers
---   npu_us        the sum of its layers on the NPU
---   cpu_us        on the CPU
+--   inferences    number of inferences of which the means are
+--   us            the mean inference, 100 % of the shares: its latency, or its layers if that is not known
+--   npu_us        sum of its layers on the NPU
+--   cpu_us        sum of its layers on the CPU
 --   latency_from  `call` or `records`; NULL where the latency is not known
 --   model
 CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL, latency_from TEXT);
 -- Inferences.
---   latency_us  what the program waited
---   records_us  from the first begin to the last end of its records, on both processors
---   layers_us   the sum of its layers
+--   latency_us  time for which the program waited
+--   records_us  time from the first begin to the last end of its records, on both processors
+--   layers_us   sum of its layers
 --   model
 CREATE TEMP TABLE inference_times (model TEXT, latency_us REAL, records_us REAL, layers_us REAL);
--- Steps of a training, as other Ascend tools tell them.
---   step              its name, with its device where there are several
+-- Steps of a training, of results of other Ascend tools.
+--   step              name of the step, with its device where there are several
 --   device            that device; NULL where there is one
---   us                its time
---   communication_us  communication that no computing hides; where that is not told, all of it
---   free_us           the device neither computed nor communicated
---   preparing_us      before its first operator, a part of `free_us`
---   data_us           it waited for data
+--   us                time of the step
+--   communication_us  time of communication that no computing hides; where that is not known, all of it
+--   free_us           time in which the device neither computed nor communicated
+--   preparing_us      time before its first operator, a part of `free_us`
+--   data_us           time in which it waited for data
 CREATE TEMP TABLE step_times (step TEXT, device TEXT, us REAL, communication_us REAL, free_us REAL, preparing_us REAL,
     data_us REAL);
 """

@@ -401,7 +401,7 @@ LEFT JOIN (SELECT j.session, sum(g.sampled) AS sampled, CASE WHEN count(*) = cou
 --   job       JOB that alone was behind; NULL for an interval of the board
 --   from_us   by the host's clock
 --   standing  `covered`; `behind`: much was still to come; `silent`: the link was open, and the board said nothing;
---             `away`: there was no link; `connecting`: not yet; `paused`: the host's disk was full
+--             `away`: there was no link; `connecting`: there was none yet; `paused`: the host's disk was full
 --   detail    the reason, where it is known
 --   to_us, duration_us
 CREATE VIEW coverage AS
