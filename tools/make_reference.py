@@ -83,6 +83,18 @@ EXPLAINED = {
     **{f"export {name}": ("exports.md", "--output --aggregate --format") for name in FORMATS},
     "export trace": ("../howto/one-trace.md", "--output --part-size"),
 }
+# What the views answer, for the table at the top of their page.
+VIEW_QUESTIONS = {
+    "What was captured, is it complete, and which labels has it?": ("sessions", "fetched_jobs"),
+    "Which layer takes how long, on which processor?": ("op_records", "aicpu_records"),
+    "When did an inference run, and is everything of it here?": ("inferences",),
+    "Which calls of the runtime did the program make?": ("api_records",),
+    "What is missing or odd, and when was the board followed?": ("ledger", "kept_losses", "coverage"),
+    "How many inferences did the runtime record of those that were due?": ("sampling_by_model", "sample_gaps"),
+    "What did the program mark and subscribe to, and what did a person mark?": ("ranges", "op_events", "session_marks"),
+    "How warm and how busy was the board?": ("metrics",),
+    "What was in files of other Ascend tools?": ("ascend_files", "ascend_values"),
+}
 # Losses whose remedy must be known before.
 PREVENTABLE = {"removed-unread", "removed-open", "dropped-marks"}
 # Options of most commands, which are listed once.
@@ -217,6 +229,9 @@ def database_page() -> str:
     schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), counters.SCHEMA, marks.SCHEMA))])
     columns = _columns(schema)
     views = _commented("VIEW", schema)
+    answers = VIEW_QUESTIONS
+    if sorted(view for of in answers.values() for view in of) != sorted(views):
+        sys.exit("VIEW_QUESTIONS must name each view once, and no other")
     common = _meanings(re.findall(r"^-- Columns of several views:\n((?:--   .*\n)+)", schema, re.MULTILINE)[0])
     lines = [
         NOTICE.format("agent/profagent/store/schema.sql and each Source.schema"),
@@ -229,6 +244,10 @@ def database_page() -> str:
         "- `NULL` means 'not known', never zero.",
         "- Times in `_us` are microseconds of the board's wall clock, unless the column says otherwise.",
         f"- `PRAGMA user_version` is the version of the schema: {SCHEMA_VERSION}.",
+        "",
+        "| question | views |",
+        "|---|---|",
+        *(f"| {question} | {', '.join(f'[`{view}`](#{view})' for view in of)} |" for question, of in answers.items()),
         "",
         "## Columns of several views",
         *_column_lines(common),
@@ -613,7 +632,8 @@ def _meanings(comment: str) -> dict[str, str]:
 
 def _column_lines(columns: dict[str, str], others: str = "") -> Iterator[str]:
     """Those that are explained, then those whose names tell it, and the others."""
-    yield from ("", *_list((name, text) for name, text in columns.items() if text))
+    if explained := _list((name, text) for name, text in columns.items() if text):
+        yield from ("", *explained)
     if also := [each for each in (_codes(name for name, text in columns.items() if not text), others) if each]:
         yield from ("", f"Also: {', '.join(also)}.")
 
