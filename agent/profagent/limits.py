@@ -18,7 +18,7 @@ LONGEST_NAME_BYTES = 255
 """bytes of each name in a path: the path is refused, as no file system has longer ones."""
 LARGEST_CHUNK_BYTES = 256 << 10
 """bytes of a log in one message: the link ends, for the board breaks the protocol."""
-LARGEST_KEPT_LOSSES = 5_000
+LARGEST_RECORDED_LOSSES = 5_000
 """losses that a board keeps: the link ends, for the board breaks the protocol; a daemon keeps 1,000."""
 LARGEST_ENTRIES = 1000
 """entries of one message: the link ends, for the board breaks the protocol."""
@@ -261,21 +261,21 @@ HOLD_S = 1.0
 """s that lines of a JOB wait for it to have caught up: they are printed."""
 HELD_INFERENCES = 10_000
 """inferences that wait for it: all are printed."""
-KEPT_MODELS = 16
+SHOWN_MODELS = 16
 """models on the screen: the one that ran least recently is removed."""
-KEPT_CALLS = 64
+SHOWN_CALLS = 64
 """calls on the screen: the one made least recently is removed."""
-KEPT_METRICS = 200
+SHOWN_METRICS = 200
 """metrics on the screen: the one that came least recently is removed."""
-KEPT_SPANS = 100
+SHOWN_SPAN_NAMES = 100
 """names of spans on the screen: the one that came least recently is removed."""
-KEPT_EVENTS = 300
+SHOWN_EVENTS = 300
 """messages on the screen: the oldest is removed."""
-KEPT_VALUES = 120
+SHOWN_VALUES = 120
 """values of a metric, call or span in its chart: the oldest is removed."""
 MOST_TIMES = 2_000_000
 """times of a model's layers: fewer inferences are in its figures."""
-KEPT_COUNTERS = 32
+REMEMBERED_COUNTERS = 32
 """inferences with counters in memory: the oldest is removed, and the bound of a layer is a mean over these."""
 REMEMBERED_SAMPLES = 100_000
 """samples of a model in memory, to find those that never came: a sample before the older ones is not counted."""
@@ -287,9 +287,9 @@ REMEMBERED_CALLS_OF_MODEL = 8_192
 """calls of a model: the oldest is forgotten."""
 MOST_WAITING = 8_192
 """inferences of a model that wait for their call: the oldest no longer waits."""
-TOLD_INFERENCES = 100_000
+REMEMBERED_EMITTED = 100_000
 """inferences with an event in memory: an older one that is judged again has a second event."""
-TOLD_JOBS = 10_000
+REMEMBERED_JOB_STATES = 10_000
 """JOBs whose state was reported: that of the one that changed least recently is reported again."""
 OPEN_INFERENCES = 100_000
 """inferences that wait for a part: no line says that the oldest waits."""
@@ -305,7 +305,7 @@ WAITING_PER_LOOK = 2_000
 """inferences at a time that are reported as waiting: the rest follows."""
 PATIENCE_S = 2.0
 """s that an inference waits for its parts: a line says that its figures are pending, and why."""
-KEPT_INFERENCES = 240
+REMEMBERED_LATENCIES = 240
 """inferences of a model on the screen, and in the pace for Prometheus: the oldest is removed."""
 LONGEST_NAME_IN_LINE = 24
 """characters of a name in a line: the rest is left out."""
@@ -491,7 +491,7 @@ DAEMON_START_S = 60.0
 """s for a temporary daemon to start: the command ends with what it printed."""
 DAEMON_END_S = 15.0
 """s for a temporary daemon to end: it is left alone; it ends by itself without a word of the host."""
-KEPT_LINES = 20
+SHOWN_OUTPUT_LINES = 20
 """lines of a temporary daemon's output that an error shows: the oldest is left out."""
 DAEMON_ANSWER_S = 90.0
 """s for an installed daemon to answer: `deploy` restores the earlier state."""
@@ -506,9 +506,9 @@ ABANDONED_S = 900
 disk."""
 GRACE_S = 10
 """s for the program to end after a request: it is killed."""
-KEPT_OUTPUT_BYTES = 16 << 20
+MOST_OUTPUT_BYTES = 16 << 20
 """bytes of each stream of the program's output on the board: the oldest is left out."""
-KEPT_COMPLAINT_BYTES = 8192
+MOST_COMPLAINT_BYTES = 8192
 """bytes of what the keeper prints to its standard error: the oldest is left out."""
 LARGEST_PROGRAM_BYTES = 8 << 20
 """bytes of a program that is read for its digest: the digest is unknown."""

@@ -131,30 +131,30 @@ class Mode(enum.Enum):
     JSON = "by acl.json"
 
 
-class _Rule(NamedTuple):
+class _CallError(NamedTuple):
     code: int
     text: str
 
 
-_NO_INIT = _Rule(100001, "call prof_init first")
-_EXCLUDED = _Rule(148047, "profiling and subscription exclude each other: finish the one before the other")
+_NO_INIT = _CallError(100001, "call prof_init first")
+_EXCLUDED = _CallError(148047, "profiling and subscription exclude each other: finish the one before the other")
 _BY_FILE = "the acl.json has a `profiler` object: profiling is the file's, take the object out to use this call"
-_OF_FILE = _Rule(148047, _BY_FILE)
-_NOT_MADE = _Rule(100001, _BY_FILE)
-_TWICE = _Rule(100002, "prof_init was called already: call prof_finalize, or stop the Profiler that runs, first")
-_RULES = {
+_OF_FILE = _CallError(148047, _BY_FILE)
+_NOT_MADE = _CallError(100001, _BY_FILE)
+_TWICE = _CallError(100002, "prof_init was called already: call prof_finalize, or stop the Profiler that runs, first")
+_CALL_ERRORS = {
     ("svp_acl_prof_init", Mode.READY): _TWICE,
     ("svp_acl_prof_init", Mode.STARTED): _TWICE,
     ("svp_acl_prof_init", Mode.SUBSCRIBED): _EXCLUDED,
     ("svp_acl_prof_start", Mode.OFF): _NO_INIT,
     ("svp_acl_prof_start", Mode.SUBSCRIBED): _NO_INIT,
-    ("svp_acl_prof_start", Mode.STARTED): _Rule(100042, "profiling is started: call prof_stop before"),
+    ("svp_acl_prof_start", Mode.STARTED): _CallError(100042, "profiling is started: call prof_stop before"),
     ("svp_acl_prof_stop", Mode.OFF): _NO_INIT,
     ("svp_acl_prof_stop", Mode.SUBSCRIBED): _NO_INIT,
-    ("svp_acl_prof_stop", Mode.READY): _Rule(100037, "profiling is not started: call prof_start before"),
+    ("svp_acl_prof_stop", Mode.READY): _CallError(100037, "profiling is not started: call prof_start before"),
     ("svp_acl_prof_finalize", Mode.OFF): _NO_INIT,
     ("svp_acl_prof_finalize", Mode.SUBSCRIBED): _NO_INIT,
-    ("svp_acl_prof_finalize", Mode.STARTED): _Rule(500000, "profiling is started: call prof_stop before"),
+    ("svp_acl_prof_finalize", Mode.STARTED): _CallError(500000, "profiling is started: call prof_stop before"),
     ("svp_acl_prof_model_subscribe", Mode.READY): _EXCLUDED,
     ("svp_acl_prof_model_subscribe", Mode.STARTED): _EXCLUDED,
     ("svp_acl_prof_init", Mode.JSON): _OF_FILE,
@@ -165,15 +165,17 @@ _RULES = {
     ("svp_acl_prof_get_*", Mode.READY): _EXCLUDED,
     ("svp_acl_prof_get_*", Mode.STARTED): _EXCLUDED,
 }
-_SAME_CONFIG = _Rule(100000, "give the configuration that profiling was started with, or one of the same values")
-_NO_CONFIG = _Rule(100000, "there is no such configuration: it was destroyed already, or never made")
-_AFTER_INIT = _Rule(100001, "call init (svp_acl_init) first")
-_BEFORE_LOAD = _Rule(100000, "call prof_init before a model is loaded: no model that is loaded now would be recorded")
-_UNLOADED = _Rule(100000, "the model is unloaded: load it first")
-_SUBSCRIBED = _Rule(100000, "the model is subscribed already: unsubscribe it before")
-_OTHER_PIPE = _Rule(100000, "all models are subscribed with one descriptor: unsubscribe those of the other before")
-_NOT_SUBSCRIBED = _Rule(100001, "the model is not subscribed")
-_IN_USE = _Rule(100000, "models are subscribed with this configuration: unsubscribe them before")
+_SAME_CONFIG = _CallError(100000, "give the configuration that profiling was started with, or one of the same values")
+_NO_CONFIG = _CallError(100000, "there is no such configuration: it was destroyed already, or never made")
+_AFTER_INIT = _CallError(100001, "call init (svp_acl_init) first")
+_BEFORE_LOAD = _CallError(
+    100000, "call prof_init before a model is loaded: no model that is loaded now would be recorded"
+)
+_UNLOADED = _CallError(100000, "the model is unloaded: load it first")
+_SUBSCRIBED = _CallError(100000, "the model is subscribed already: unsubscribe it before")
+_OTHER_PIPE = _CallError(100000, "all models are subscribed with one descriptor: unsubscribe those of the other before")
+_NOT_SUBSCRIBED = _CallError(100001, "the model is not subscribed")
+_IN_USE = _CallError(100000, "models are subscribed with this configuration: unsubscribe them before")
 
 
 class Operator(NamedTuple):
@@ -229,7 +231,7 @@ class Runtime:
         self._descriptor_numbers: dict[int, ctypes.c_int] = {}  # never freed: the library keeps pointers to them
         self._model_memory: dict[int, int] = {}  # by model id: device memory of models loaded as bytes
         self._without_stride: set[int] = set()  # data buffers that get their tensor's stride when executed
-        self.mode = Mode.OFF  # the state that `_RULES` depends on
+        self.mode = Mode.OFF  # the state that `_CALL_ERRORS` depends on
 
     def init(self, config_path: str | None = None) -> None:
         """Call `svp_acl_init`. With an acl.json that has a `profiler` object, that object controls profiling."""
@@ -464,7 +466,7 @@ class Runtime:
             self.call("svp_acl_mdl_destroy_desc", model)
 
     def _check(self, function: str) -> None:
-        rule = _RULES.get((function, self.mode))
+        rule = _CALL_ERRORS.get((function, self.mode))
         if self._initialized is False and not function.endswith("*"):
             rule = _AFTER_INIT
         if rule is not None:
@@ -505,7 +507,7 @@ def _check_config(function: str, config: int, living: Container[int]) -> None:
     _refuse_if(config not in living, function, _NO_CONFIG)
 
 
-def _refuse_if(is_wrong: bool, function: str, rule: _Rule) -> None:
+def _refuse_if(is_wrong: bool, function: str, rule: _CallError) -> None:
     if is_wrong:
         raise OrderError(function, rule.text, rule.code)
 

@@ -81,8 +81,8 @@ class Front:
     def __init__(self, *, tls: bool) -> None:
         """Make the directory of gRPC's socket. With `tls` a host is known only after its reply to the certificate."""
         self.board_transitions = _BOARD_TRANSITIONS if tls else _BOARD_TRANSITIONS_WITHOUT_TLS
-        self.throttled: set[_Connection] = set()  # connections that are not read now, as they sent too much
-        self._connections: dict[_Connection, None] = {}  # the oldest first
+        self.throttled: set[_HostConnection] = set()  # connections that are not read now, as they sent too much
+        self._connections: dict[_HostConnection, None] = {}  # the oldest first
         self._listening: list[socket.socket] = []  # one for each address
         self._joins: set[asyncio.Task[None]] = set()  # tasks that join a host to gRPC
         self._warned_s = float("-inf")  # loop time of the last warning
@@ -157,12 +157,12 @@ class Front:
             os.close(self._socket)
             self._socket = -1
 
-    def forget(self, connection: _Connection) -> None:
+    def forget(self, connection: _HostConnection) -> None:
         """Forget a connection that is over."""
         self._connections.pop(connection, None)
         self.throttled.discard(connection)
 
-    def connect(self, connection: _Connection) -> None:
+    def connect(self, connection: _HostConnection) -> None:
         """Join a host that has sent its first bytes to gRPC."""
         task = asyncio.get_running_loop().create_task(connection.join(f"/proc/self/fd/{self._socket}"))
         self._joins.add(task)
@@ -192,9 +192,9 @@ class Front:
                 _LOGGER.warning("no connection can be accepted: %s", error.strerror)
                 return
             accepted.setblocking(False)
-            self._admit(_Connection(self, accepted, address))
+            self._admit(_HostConnection(self, accepted, address))
 
-    def _admit(self, connection: _Connection) -> None:
+    def _admit(self, connection: _HostConnection) -> None:
         of_address = [each for each in self._connections if each.network == connection.network]
         is_full = len(self._connections) >= CONNECTIONS
         # One address may hold half of all connections, so that a single host cannot keep the others out.
@@ -210,12 +210,12 @@ class Front:
         connection.listen()
 
     @staticmethod
-    def _dispensable(connections: list[_Connection]) -> Iterator[_Connection]:
+    def _dispensable(connections: list[_HostConnection]) -> Iterator[_HostConnection]:
         yield from (each for each in connections if each.stage is Stage.SILENT)
         yield from (each for each in connections if each.stage is not Stage.KNOWN)
 
 
-class _Connection:
+class _HostConnection:
     """Connection of a host, and the one that joins it to gRPC."""
 
     def __init__(self, front: Front, host: socket.socket, address: Any) -> None:
@@ -333,7 +333,7 @@ _BUFFER = memoryview(bytearray(FRONT_READ_BYTES))
 class _End(asyncio.BufferedProtocol):
     """One end of a connection: what it receives is written to the other end."""
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: _HostConnection) -> None:
         self._connection = connection
         self.transport: Optional[Any] = None  # noqa: UP045 - evaluated on Python 3.9
         self._other: Optional[_End] = None  # noqa: UP045

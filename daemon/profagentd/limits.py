@@ -69,7 +69,7 @@ WARNED_CONNECTIONS = 256
 # Following logs
 COMMON_LOGS = 3072
 """logs of all streams that are announced and not over: further logs wait for room."""
-SURE_LOGS = 64
+RESERVED_LOGS = 64
 """logs for which a stream has room in any case: further logs wait for room."""
 IDLE_S = 1.0
 """s without a change of a log: its handle is released when others wait."""
@@ -113,7 +113,7 @@ HANGING_S = 5.0
 """s for a root to answer: it counts as hanging."""
 FILE_THREADS = 4
 """threads for other files: calls wait."""
-KEPT_BYTES = 4 << 20
+MOST_FREE_BYTES = 4 << 20
 """bytes of free memory that the daemon keeps: more goes back to the kernel."""
 REMEMBERED_COLLECTIONS = 256
 """names of directories whose source is known: the name is matched again."""
@@ -164,7 +164,7 @@ INTAKE_READ_BYTES = 1 << 20
 """bytes read of a pipe at a time: the rest is read next."""
 PIECE_RECORDS = 256
 """records written to a segment at a time: the rest is written next."""
-MOST_KEPT = 256
+REMEMBERED_WRITERS = 256
 """writers of marks whose last refused mark is remembered: a loss at the end of further ones stays unknown."""
 MOST_WAITING = 16
 """connections of programs that have sent nothing: the oldest is closed."""

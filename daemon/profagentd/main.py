@@ -45,7 +45,7 @@ from pathlib import Path
 from profagentd import __version__
 from profagentd.config import LOG_LEVELS, POLICIES, DaemonConfig, examine
 from profagentd.errors import DaemonError
-from profagentd.limits import KEPT_BYTES
+from profagentd.limits import MOST_FREE_BYTES
 from profagentd.loop import SystemClock
 from profagentd.simulate.network import load_network
 from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from
@@ -101,7 +101,7 @@ def _keep_freed_memory() -> None:
     with suppress(AttributeError):  # musl has no such setting
         # Setting either also turns off glibc's dynamic adjustment of both.
         for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
-            libc.mallopt(parameter, KEPT_BYTES)
+            libc.mallopt(parameter, MOST_FREE_BYTES)
 
 
 def _check(args: argparse.Namespace) -> int:

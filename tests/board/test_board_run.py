@@ -106,7 +106,7 @@ async def test_output_arguments_environment_and_exit_code(board: Board, lock: Pa
 async def test_output_that_nobody_reads_takes_no_more_room_than_it_may(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board_run, "KEPT_OUTPUT_BYTES", 200_000)
+    monkeypatch.setattr(board_run, "MOST_OUTPUT_BYTES", 200_000)
     monkeypatch.setattr(board_run, "PIECE_READS", 8)
     board.program("seq 1 200000; seq 1 1000 >&2")
     async with board.run() as run:

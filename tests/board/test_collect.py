@@ -136,7 +136,7 @@ def test_a_run_whose_end_nobody_knows_is_kept_as_far_as_it_came(served: Bench) -
     (job,), (board_job,) = served.jobs, served.board_jobs
     assert content(job) == content(board_job)
     assert eventually(served.is_tidy)
-    # Given back last.
+    # PasswordAsker back last.
     assert eventually(lambda: not (served.friend.folder / "tmp" / LOCK).exists())
     (session,) = profagent("sessions", "--json", "--workspace", served.workspace, **served.variables).document
     assert session["ended_us"] is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from profagent.errors import RefusedError, UnreachableError, UsageError
-from profagent.ssh.connection import Given, connect
+from profagent.ssh.connection import PasswordAsker, connect
 from tests.board.sshd import Nobody, Ready, Sshd, make_key, public_key, running_sshd
 from tests.board.terminal import at_terminal, login_command, without_terminal
 from tests.integration.board import eventually
@@ -216,11 +216,11 @@ async def test_a_configuration_that_cannot_be_read_is_named(home: Path, friend: 
 @pytest.mark.parametrize("method", ["password", "keyboard-interactive"])
 async def test_a_password_that_is_given_is_asked_of_nobody(home: Path, guarded_friend: Sshd, method: str) -> None:
     configure(home, f"PreferredAuthentications {method}")
-    async with connect(guarded_friend.target, Given(PASSWORD, Nobody())) as remote:
+    async with connect(guarded_friend.target, PasswordAsker(PASSWORD, Nobody())) as remote:
         assert (await remote.run("echo in")).text == "in"
     with pytest.raises(RefusedError):
-        async with connect(guarded_friend.target, Given("another", Nobody())):
+        async with connect(guarded_friend.target, PasswordAsker("another", Nobody())):
             pass
     ready = Ready("passphrase")
-    assert await Given(PASSWORD, ready).secret("Passphrase of the key id_rsa: ") == "passphrase"
-    assert await Given(PASSWORD, ready).confirm("Is that the board's?") is True
+    assert await PasswordAsker(PASSWORD, ready).secret("Passphrase of the key id_rsa: ") == "passphrase"
+    assert await PasswordAsker(PASSWORD, ready).confirm("Is that the board's?") is True

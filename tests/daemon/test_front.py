@@ -181,7 +181,7 @@ async def test_all_addresses_are_those_of_both_families() -> None:
 async def test_an_address_is_a_host_or_its_network(address: Any, network: str) -> None:
     with socket.socket() as one:
         at = Front(tls=False)
-        connection = front._Connection(at, one, address)
+        connection = front._HostConnection(at, one, address)
         connection.cut()
         at.close()
     assert connection.network == network

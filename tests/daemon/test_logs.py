@@ -13,7 +13,7 @@ import pytest
 from profagent_wire.checksum import DamagedError, decode_checked, encode_checked, has_checksum
 from profagent_wire.v1 import board_pb2 as wire
 from profagentd.sources.job import done_length, ended_by, group_of, is_table, kind_of, tables_of
-from profagentd.sources.source import LogKind
+from profagentd.sources.source import LogMode
 from tests.daemon.daemon_process import running
 from tests.daemon.wire_client import open_message
 
@@ -38,7 +38,7 @@ AICORE_KEYS = [b"file_len:1", b"start_time:2", b"end_time:3", b"cache_hit:4", b"
     ],
 )
 def test_what_the_runtime_appends_to_is_data(name: bytes) -> None:
-    assert kind_of(name) is LogKind.DATA
+    assert kind_of(name) is LogMode.DATA
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_the_runtime_appends_to_is_data(name: bytes) -> None:
     ],
 )
 def test_everything_else_is_a_snapshot(name: bytes) -> None:
-    assert kind_of(name) is LogKind.SNAPSHOT
+    assert kind_of(name) is LogMode.SNAPSHOT
 
 
 @pytest.mark.parametrize("missing", AICORE_KEYS)

@@ -12,7 +12,7 @@ from profagentd.follow.log import LossReason
 from profagentd.follow.registry import JobRegistry
 from profagentd.limits import LOSSES_LIMIT
 from profagentd.loop import Roots
-from profagentd.retention.losses import MERGE_S, TELL_S, KeptLoss, LossLedger, Space, SpaceWatch
+from profagentd.retention.losses import MERGE_S, TELL_S, LossLedger, RecordedLoss, Space, SpaceWatch
 from profagentd.sources.files import FolderPlace
 from tests.daemon.clocks import WALL_US, FakeClock
 from tests.daemon.daemon_process import make_job
@@ -45,7 +45,7 @@ async def test_a_loss_that_goes_on_keeps_its_number_and_is_told_again() -> None:
     losses.add_listener(lambda: heard.append(losses.revision))
     losses.extend(first, 9, lost_bytes=30, lost_logs=3)
     (loss,) = losses.since(told)
-    assert loss == KeptLoss(first.id, "deleted-undelivered", "JOB", 5, 9, 30, 3)
+    assert loss == RecordedLoss(first.id, "deleted-undelivered", "JOB", 5, 9, 30, 3)
     assert "3 logs of 30 bytes" in loss.detail
     assert heard == [losses.revision]
     assert losses.newest(DELETED, "JOB") == loss
@@ -107,7 +107,7 @@ class Disk:
         self._board.add_job(place, WALL_US, self.clock.wall, is_scanned=False)
         return job.name
 
-    async def look(self, after_s: float = 0.0) -> list[KeptLoss]:
+    async def look(self, after_s: float = 0.0) -> list[RecordedLoss]:
         self.clock.advance(after_s)
         told = self._kept.revision
         await self.watch.look(os.fsencode(self._root))

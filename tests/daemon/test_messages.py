@@ -15,7 +15,7 @@ from profagentd.follow.session import Following
 from profagentd.limits import CHUNK_BYTES as LARGE_BYTES
 from profagentd.limits import PIECE_BYTES as SMALL_BYTES
 from profagentd.sources.files import FolderPlace
-from profagentd.sources.source import LogKind
+from profagentd.sources.source import LogMode
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import Sighting
 from tests.daemon.daemon_process import job_name
@@ -31,7 +31,7 @@ def only(*events: Event) -> wire.Event:
     ("ours", "theirs", "prefix"),
     [
         (JobState, wire.JobState, "JOB_STATE_"),
-        (LogKind, wire.LogKind, "LOG_KIND_"),
+        (LogMode, wire.LogKind, "LOG_KIND_"),
         (StartReason, wire.StartReason, "START_REASON_"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_does_not_come_with_a_start_comes_after_it(events: tuple[Event, ...
 
 
 def test_logs_that_were_made_come_before_what_is_said_of_them() -> None:
-    made = [Log(handle, 1, Sighting(b"data/%d" % handle, LogKind.DATA, 0, 0), 0.0) for handle in range(1, 1502)]
+    made = [Log(handle, 1, Sighting(b"data/%d" % handle, LogMode.DATA, 0, 0), 0.0) for handle in range(1, 1502)]
     said = [message.batch for message in messages.batches((START,), made=made)]
     assert [len(each.made) for each in said] == [1000, 501]
     assert [len(each.events) for each in said] == [0, 1]

@@ -81,7 +81,7 @@ def test_rows_go_that_no_push_can_name_any_more(lake: Lake) -> None:
     assert seen(lake) == [(f"{LONG_AGO} other", ROWS), (young.name, ROWS)]
     assert removed(lake) == {}
     for table in TABLES:
-        assert lakes.KEPT.items() <= lake.required(table).metadata().configuration.items()
+        assert lakes.RETENTION.items() <= lake.required(table).metadata().configuration.items()
 
 
 def test_a_push_that_is_still_at_work_cannot_name_what_went(lake: Lake) -> None:

@@ -308,7 +308,7 @@ class Process:
         workspace = Workspace(folder) if command.keeps else MemoryWorkspace()
         self.store = Store(workspace.database if command.keeps else None, durable=False)
         if not command.keeps:
-            chosen = replace(chosen, beginnings=self.view.beginnings, notes_past=False)
+            chosen = replace(chosen, past_filter=self.view.past_filter, notes_past=False)
         self.recording = self.view.recording = Recording(workspace, self.store, chosen)
         self.capture = Capture(
             "board:1",
@@ -323,7 +323,7 @@ class Process:
 
     def _wants(self, job: JobStatus, listed: bool) -> bool:
         self.saw_it_appear = not listed
-        return self.view.beginnings.wants(job, listed) if self.command.shows else True
+        return self.view.past_filter.wants(job, listed) if self.command.shows else True
 
 
 class Clock:

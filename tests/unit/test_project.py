@@ -88,7 +88,16 @@ def anchors(page: Path) -> set[str]:
 
 def test_one_name_is_one_class() -> None:
     """The daemon and the agent have a class each for sources, and for some things that go over the wire."""
-    on_both_sides = {"Chunk", "Completed", "KeptLoss", "LogKind", "Loss", "Mount", "NpuProcess", "Profiling", "Removed"}
+    on_both_sides = {
+        "Chunk",
+        "Completed",
+        "RecordedLoss",
+        "Loss",
+        "Mount",
+        "NpuProcess",
+        "Profiling",
+        "Removed",
+    }
     on_both_sides |= {"Source", "Started"}
     found = defaultdict(list)
     for side in ("agent", "daemon"):

@@ -156,8 +156,8 @@ def edited_acl_json(data: bytes, asked: ProfilerSettings, file: str, *, without_
     document = _document(data, file) if data else {}
     found = document.get(PROFILER)
     own = _profiler_strings(found) if isinstance(found, dict) else {}
-    kept = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
-    text = json.dumps({**kept, PROFILER: {**own, **_values(own, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
+    others = {key: _as_strings(value) for key, value in document.items() if not (without_dump and key == DUMP)}
+    text = json.dumps({**others, PROFILER: {**own, **_values(own, asked, file)}}, indent=2, ensure_ascii=False) + "\n"
     # Lone surrogates have no UTF-8 encoding: JSON can only write them as escapes.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -152,7 +152,7 @@ class RuleFinding(NamedTuple):
         return {layer for names in named for layer in names.split(_BETWEEN_LAYERS) if layer}
 
 
-class Untold(NamedTuple):
+class UndecidedRule(NamedTuple):
     """A rule that cannot be judged, and the reason."""
 
     rule: str
@@ -166,7 +166,7 @@ class Advice:
     session: int
     findings: list[RuleFinding]
     quiet: list[str]
-    untold: list[Untold]
+    undecided: list[UndecidedRule]
     provenance: list[dict[str, Any]]
 
     @property
@@ -208,7 +208,7 @@ async def advised(
     means = _Means(figures)
     await means.put_into(connection, session.session)
     (step_us,) = await fetched_one(connection, _STEP_US)
-    is_other = any("told_by" in each for each in provenance)
+    is_other = any("imported_from" in each for each in provenance)
     about: dict[str, bool] = {"times": bool(means.models), "steps": step_us is not None}
     about |= {"ss928": not is_other, "other": is_other}
     there = await _there(connection, session, about)
@@ -217,19 +217,19 @@ async def advised(
     runner = _Runner(connection, session.session, whole_us, step_us, language, bool(likely_counters(provenance)))
     findings: list[RuleFinding] = []
     quiet: list[str] = []
-    untold: list[Untold] = []
+    undecided: list[UndecidedRule] = []
     for rule in rules:
         if lacking := [need for need in rule.all_needs if need not in there]:
             if lacking[0] in lacks:
-                untold.append(Untold(rule.id, lacks[lacking[0]]))
+                undecided.append(UndecidedRule(rule.id, lacks[lacking[0]]))
             continue
         of_rule = await runner.findings(rule)
         findings += of_rule
         if unknown := await _unknown(connection, rule):
-            untold.append(Untold(rule.id, unknown))
+            undecided.append(UndecidedRule(rule.id, unknown))
         elif not of_rule:
             quiet.append(rule.id)
-    return Advice(session.session, _ordered(findings), quiet, untold, provenance)
+    return Advice(session.session, _ordered(findings), quiet, undecided, provenance)
 
 
 def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:

@@ -51,7 +51,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
         "simulated": advice.is_simulated,
         "findings": [each._asdict() for each in advice.findings],
         "nothing_found": advice.quiet,
-        "cannot_tell": [each._asdict() for each in advice.untold],
+        "cannot_tell": [each._asdict() for each in advice.undecided],
         "jobs": advice.provenance,
     }
 
@@ -92,7 +92,7 @@ def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     if advice.quiet:
         yield f"nothing found by: {', '.join(advice.quiet)}"
     whys: dict[str, list[str]] = {}
-    for rule, why in advice.untold:
+    for rule, why in advice.undecided:
         whys.setdefault(why, []).append(rule)
     for why, names in whys.items():
         yield f"N/A: {', '.join(names)}: {why}"

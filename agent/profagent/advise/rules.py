@@ -90,7 +90,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def said(self, template: str, values: Mapping[str, Any]) -> str:
         """Return a template filled with values; raise UsageError that names a placeholder without a value."""
         try:
-            return _Words().vformat(template, (), values)
+            return _PlainFormatter().vformat(template, (), values)
         except (KeyError, ValueError, IndexError, TypeError) as error:
             raise self.wrong(f"a text: {{{error}}} cannot be filled in; there are {', '.join(values)}") from error
 
@@ -103,7 +103,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 msgspec.toml.decode("", type=dict[str, Any])
 
 
-class _Words(Formatter):
+class _PlainFormatter(Formatter):
     """A formatter of plain names; an unknown value is N/A whatever its format."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:

@@ -39,10 +39,10 @@ def run_on_boards(
     """
     if over is None and not BoardsFile().behind_ssh(boards):
         return run_until_stopped(lambda stop: command(access, stop))
-    from profagent.boards.tunnel import reached  # noqa: PLC0415 - asyncssh takes time to import
+    from profagent.boards.tunnel import access_to  # noqa: PLC0415 - asyncssh takes time to import
 
     async def through_tunnels(stop: asyncio.Event) -> T:
-        async with reached(boards, access, over, tell, stop) as tunnelled:
+        async with access_to(boards, access, over, tell, stop) as tunnelled:
             return await command(tunnelled, stop)
 
     return run_until_stopped(through_tunnels)

@@ -15,7 +15,7 @@ from profagent.boards.layout import Layout
 from profagent.boards.survey import check_room, survey
 from profagent.cli.running import interrupted_by
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
-from profagent.limits import DAEMON_END_S, DAEMON_START_S, HOST_SILENCE_S, KEPT_LINES
+from profagent.limits import DAEMON_END_S, DAEMON_START_S, HOST_SILENCE_S, SHOWN_OUTPUT_LINES
 from profagent.link.addresses import DEFAULT_PORT, KnownBoard, full_address, host_of, is_local
 from profagent.link.backoff import Backoff
 from profagent.link.boards_file import BoardsFile
@@ -115,7 +115,7 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
 async def _last_words(program: Program) -> str:
     """Return the last lines of the program's standard error, once it has ended."""
     lines = (await program.complaint()).strip().splitlines()
-    return "\n".join(lines[-KEPT_LINES:])
+    return "\n".join(lines[-SHOWN_OUTPUT_LINES:])
 
 
 async def _let_go(program: Program) -> None:
@@ -152,7 +152,7 @@ class OverSsh:
 
 
 @asynccontextmanager
-async def reached(
+async def access_to(
     boards: Sequence[str], access: Access, over: OverSsh | None, tell: Callable[[str], None], stop: asyncio.Event
 ) -> AsyncIterator[Access]:
     """Yield the access by which boards are reached: through tunnels that last as long as the context.
@@ -182,7 +182,7 @@ async def reached(
             for number, board in enumerate(tunnelled):
                 tunnel = Tunnel(board, folder / str(number), over, by_tunnel, tell)
                 known[board] = tunnel.board
-                await stack.enter_async_context(tunnel.kept(known, is_patient=len(boards) > 1))
+                await stack.enter_async_context(tunnel.held_open(known, is_patient=len(boards) > 1))
         yield by_tunnel
 
 
@@ -208,7 +208,7 @@ class Tunnel:
         self.board = replace(known, address=f"unix:{socket}", tls_name=self._target if access.keys else "")
 
     @asynccontextmanager
-    async def kept(self, known: dict[str, KnownBoard], *, is_patient: bool) -> AsyncIterator[None]:
+    async def held_open(self, known: dict[str, KnownBoard], *, is_patient: bool) -> AsyncIterator[None]:
         """Hold the tunnel open, and open it again when it is lost; the board it leads to is written to `known`.
 
         If `is_patient`, a board that is away at first is tried again in the background.

@@ -89,13 +89,13 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
     Raises ProfagentError if wheels cannot be fetched, or differ from the pinned files.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    kept = cache / "profagent" / "wheels" / wheels_key(python)
+    cached = cache / "profagent" / "wheels" / wheels_key(python)
     # Cached wheels are checked again: the cache is an ordinary directory that other programs may write.
-    if wheelhouse is None and (wheels := _wheels(kept)):
+    if wheelhouse is None and (wheels := _wheels(cached)):
         return await _checked(wheels, python)
-    make_directory(kept.parent)
+    make_directory(cached.parent)
     # Downloads go to a sibling of the cache directory, so the rename is atomic and the cache is never incomplete.
-    folder = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".{cached.name}-", dir=cached.parent))
     try:
         hint = "check this host's internet or pip's settings"
         if wheelhouse:
@@ -107,8 +107,8 @@ async def fetch_wheels(python: BoardPython, wheelhouse: Path | None = None) -> l
             return [wheelhouse / wheel.name for wheel in wheels]
         # The rename fails if another command has filled the cache meanwhile, with the same files.
         with suppress(OSError):
-            await asyncio.to_thread(folder.rename, kept)
-        return _wheels(kept)
+            await asyncio.to_thread(folder.rename, cached)
+        return _wheels(cached)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -20,8 +20,8 @@ from profagent.limits import (
     ABANDONED_S,
     GRACE_S,
     HOST_SILENCE_S,
-    KEPT_COMPLAINT_BYTES,
-    KEPT_OUTPUT_BYTES,
+    MOST_COMPLAINT_BYTES,
+    MOST_OUTPUT_BYTES,
     PIPE_PIECE_BYTES,
 )
 from profagent.link.backoff import Backoff
@@ -42,11 +42,10 @@ LOCK, LOCKS = "profagent-collect.lock", "/var/run /dev"
 _PACKAGE = "profagent.collect"
 # Reads by the keeper that make one piece of a stream of the program's output.
 PIECE_READS = 1024
-# Exit statuses of the follower: the run or its keeper is gone, or the next output was dropped already.
+# Exit statuses of follower.sh, where they stand as numbers: the run or its keeper is gone; the next output was dropped.
 GONE, OUTPUT_DROPPED = 7, 9
 # The keeper's output is read until it is ready, and not to the end of the pipe, which some shells keep open. If the
-# link
-# is lost, nobody reads the rest.
+# link is lost, nobody reads the rest.
 _MINDER = """safely={safely}
 eval "$safely"
 with=
@@ -207,8 +206,8 @@ class BoardRun:
     async def _skip_dropped_output(self, remote: Remote) -> None:
         """Continue with the oldest output that is kept, and show how much was dropped."""
         least = "for each in $stream.*.*; do echo ${each##*.}; done | sort -n | head -n 1"
-        kept = await remote.must(f"cd {self._run} && for stream in stdout stderr; do {least}; done")
-        for stream, offset in enumerate(map(int, kept.text.split())):
+        oldest = await remote.must(f"cd {self._run} && for stream in stdout stderr; do {least}; done")
+        for stream, offset in enumerate(map(int, oldest.text.split())):
             if offset > self._shown[stream]:
                 missing, self._shown[stream] = offset - self._shown[stream], offset
                 self._show(f"[{missing} bytes of output came too fast, and are not kept]\n".encode(), True)
@@ -241,7 +240,7 @@ class BoardRun:
                 return
             self._shown[is_stderr] += len(piece)
             if is_stderr:
-                self._complaint = (self._complaint + piece)[-KEPT_COMPLAINT_BYTES:]
+                self._complaint = (self._complaint + piece)[-MOST_COMPLAINT_BYTES:]
             self._show(piece, is_stderr)
 
 
@@ -251,7 +250,7 @@ def keeper(place: Place) -> str:
     Each line on its standard input means that the run is still being prepared. At the end of the input, a keeper
     without a started program leaves.
     """
-    limits = (HOST_SILENCE_S, ABANDONED_S, GRACE_S, KEPT_OUTPUT_BYTES, PIECE_READS)
+    limits = (HOST_SILENCE_S, ABANDONED_S, GRACE_S, MOST_OUTPUT_BYTES, PIECE_READS)
     arguments = ("keeper.sh", LOCK, LOCKS, place.own, _who(), *map(str, limits))
     # The text of the helpers is sent once, because Dropbear accepts commands of at most 9,000 bytes.
     script = f'sh -c "$safely"{shlex.quote(shell_text(_PACKAGE, "keeper.sh"))} {shlex.join(arguments)}'

@@ -20,7 +20,7 @@ from profagent.cli.running import run_until_stopped, tell
 from profagent.collect.collecting import Collecting, CollectOptions
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardsFile
-from profagent.ssh.connection import Given, Person
+from profagent.ssh.connection import PasswordAsker, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import summary_lines
@@ -172,7 +172,7 @@ def login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:
             f"{config} holds a password and has mode {stat.S_IMODE(mode):04o}: chmod 600 {config}; better without one:"
             " ssh-copy-id, `profagent boards add NAME HOST --ssh USER@HOST`, then --board NAME"
         )
-    return target, target, Given(password, Person()) if password else Person()
+    return target, target, PasswordAsker(password, Person()) if password else Person()
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:

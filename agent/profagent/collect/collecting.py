@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profagent.boards.tunnel import OverSsh, reached
+from profagent.boards.tunnel import OverSsh, access_to
 from profagent.cli.running import interrupted_by
 from profagent.collect.board_run import BoardRun, patient_ssh
 from profagent.collect.explain import LOST, Cause, causes, failure
@@ -27,7 +27,7 @@ from profagent.importing.importing import import_job
 from profagent.link.addresses import full_address, is_local
 from profagent.link.channel import connected
 from profagent.link.credentials import Access, own_consumer
-from profagent.record.beginnings import MadeJobs
+from profagent.record.beginnings import ProgramJobs
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
 from profagent.store.job_folder import own_folder, write_log
@@ -97,7 +97,7 @@ class Collected:
 class _CollectRecording:
     """Recording of the JOBs that the program makes, which runs beside it."""
 
-    made: MadeJobs
+    made: ProgramJobs
     captured: asyncio.Task[dict[str, Any]]
     ending: asyncio.Event
 
@@ -163,7 +163,7 @@ class Collecting:
         options = self.options
         found = await project_labels(options.project, options.main, ready.main.digest)
         async with self._access(ssh, ready.place) as access:
-            made, ending = MadeJobs(ready.place.output, ready.before, ready.profiling), asyncio.Event()
+            made, ending = ProgramJobs(ready.place.output, ready.before, ready.profiling), asyncio.Event()
             wanted = RecordOptions(
                 (options.board,),
                 options.workspace,
@@ -205,7 +205,7 @@ class Collecting:
                 release = ("--retain", "delivered", "--retain-for", own_consumer()) if self.options.releases else ()
                 settings = ("--state", f"{place.own}/state", *release)
                 over = OverSsh((place.output,), self.options.bundle, settings, is_own=True, asker=self.options.asker)
-                access = await stack.enter_async_context(reached([board], Access(), over, self.tell, self.stop))
+                access = await stack.enter_async_context(access_to([board], Access(), over, self.tell, self.stop))
             yield access
 
     async def _installed(self, stack: AsyncExitStack, ssh: PatientSsh, place: Place) -> Access | None:
@@ -220,7 +220,7 @@ class Collecting:
                 access = Access(known={name: entry.known})
             elif await ssh.remote.answers(address):
                 over = OverSsh(asker=self.options.asker)
-                access = await stack.enter_async_context(reached([name], Access(), over, self.tell, self.stop))
+                access = await stack.enter_async_context(access_to([name], Access(), over, self.tell, self.stop))
             else:
                 return None
             async with connected(name, access) as channel:
@@ -249,7 +249,7 @@ class Collecting:
                 task.cancel()
             await asyncio.wait([following, stopping])
 
-    async def _has_arrived(self, ssh: PatientSsh, ready: PreparedRun, made: MadeJobs) -> bool:
+    async def _has_arrived(self, ssh: PatientSsh, ready: PreparedRun, made: ProgramJobs) -> bool:
         """Wait until the JOBs of the program have arrived, and return True if they have."""
 
         async def names(command: str) -> list[str]:

@@ -49,7 +49,7 @@ class Aftermath:
 
     place: Place
     acl_json: str
-    asked: ProfilerSettings
+    settings: ProfilerSettings
     main: MainProgram
     status: int
     why: str
@@ -94,7 +94,7 @@ def causes(after: Aftermath) -> Iterator[Cause]:
     """Yield likely causes why less was recorded than expected."""
     # Any other reason is why the program was not started at all.
     was_started = after.why in ("", ABANDONED, LOST)
-    if not after.asked.records or not was_started:
+    if not after.settings.records or not was_started:
         return
     if after.status == 0 and after.is_full:
         yield _DISK_FULL
@@ -124,7 +124,7 @@ def _causes_in_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iter
     for finding in job_data(files):
         if finding.mark is FindingMark.BAD:
             yield Cause(f"{job}: {finding.evidence}", finding.remedy)
-        elif finding.mark is FindingMark.UNKNOWN and after.asked.interval == 0:
+        elif finding.mark is FindingMark.UNKNOWN and after.settings.interval == 0:
             yield Cause(
                 f"{job}: interval 0 records only the first inference after each load of a model",
                 "for every inference: --interval 1",

@@ -75,12 +75,12 @@ def read_main(data: bytes) -> MainProgram:
 class PreparedRun:
     """Program that can be started: its acl.json with the text for the run, and the paths of JOBs from before.
 
-    `asked` are the settings of the profiler.
+    `settings` are the settings of the profiler.
     """
 
     place: Place
     main: MainProgram
-    asked: ProfilerSettings
+    settings: ProfilerSettings
     acl_json: str
     text: str
     before: frozenset[str]
@@ -88,7 +88,7 @@ class PreparedRun:
     @property
     def profiling(self) -> Profiling:
         """Profiling settings in the form in which a daemon that finds the file reports them."""
-        return Profiling(self.acl_json, str(self.asked.interval))
+        return Profiling(self.acl_json, str(self.settings.interval))
 
 
 async def find_place(remote: Remote, directory: str, main: str) -> Place:
@@ -101,14 +101,14 @@ async def find_place(remote: Remote, directory: str, main: str) -> Place:
 
 
 async def prepare(
-    remote: Remote, place: Place, acl_json: str | None, asked: ProfilerSettings, tell: Callable[[str], None]
+    remote: Remote, place: Place, acl_json: str | None, settings: ProfilerSettings, tell: Callable[[str], None]
 ) -> PreparedRun:
     """Inspect the program and its acl.json, and create the directory for JOBs. Raises UsageError, ProfagentError."""
     main = await _main(remote, place)
     path = place.acl_json(acl_json) if acl_json else await _found_acl_json(remote, place)
     data = await AclJsonFile(path, path, remote).read()
-    text = edited_acl_json(data or b"", asked, path, without_dump=asked.records)
-    for remark in _remarks(place, asked, path, data):
+    text = edited_acl_json(data or b"", settings, path, without_dump=settings.records)
+    for remark in _remarks(place, settings, path, data):
         tell(remark)
     output = shlex.quote(place.output)
     # The umask is the one in the manual.
@@ -120,7 +120,7 @@ async def prepare(
         )
     # JOBs from before the run are told from its own by this list.
     before = frozenset((await remote.must(jobs_in(place.output, place.main_directory))).text.splitlines())
-    return PreparedRun(place, main, asked, path, text, before)
+    return PreparedRun(place, main, settings, path, text, before)
 
 
 async def _found_acl_json(remote: Remote, place: Place) -> str:
@@ -129,18 +129,18 @@ async def _found_acl_json(remote: Remote, place: Place) -> str:
     return ran.text or f"{place.main_directory}/acl.json"
 
 
-def _remarks(place: Place, asked: ProfilerSettings, path: str, data: bytes | None) -> list[str]:
+def _remarks(place: Place, settings: ProfilerSettings, path: str, data: bytes | None) -> list[str]:
     remarks = []
     finding = plain_path(place.output)
     if data is None:
         remarks.append(f"{path} is not there, and is made for this run")
-    if asked.records and has_dump(data or b""):
+    if settings.records and has_dump(data or b""):
         remarks.append(f"{path} speaks of a Dump, which excludes profiling: it is left out for this run")
     if finding.mark is FindingMark.BAD:
         remarks.append(f"{finding.evidence}; take another --remote-dir if nothing comes")
-    if asked.records and asked.interval == DEFAULTS.interval:
+    if settings.records and settings.interval == DEFAULTS.interval:
         remarks.append("interval 0: only the first inference after each load of a model is recorded; see --interval")
-    if not asked.records:
+    if not settings.records:
         remarks.append("nothing is switched on: the program runs without profiling")
     return remarks
 
@@ -194,7 +194,7 @@ done"""
     return Aftermath(
         place,
         ready.acl_json,
-        ready.asked,
+        ready.settings,
         ready.main,
         end.status,
         end.why,

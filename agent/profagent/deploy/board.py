@@ -37,7 +37,7 @@ _MIN_FREE = "min_free"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSettings:
     """Settings named on the command line.
 
     None or empty leaves the board's own value, or the default where the board has none.
@@ -101,7 +101,9 @@ class BoardSettings:
         return self.listen.rpartition(":")[2]
 
 
-def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: str, consumer: str) -> BoardSettings:
+def board_settings(
+    old: str, asked: RequestedSettings, layout: Layout, init: str, identity: str, consumer: str
+) -> BoardSettings:
     """Return the board's settings with the requested changes; other keys and comments stay as they are.
 
     `old` is the present text of profagentd.toml, empty for none. `consumer` is the consumer whose acknowledgement
@@ -139,7 +141,7 @@ def board_settings(old: str, asked: Asked, layout: Layout, init: str, identity: 
     )
 
 
-def _changes(document: Any, asked: Asked, consumer: str) -> dict[str, Any]:
+def _changes(document: Any, asked: RequestedSettings, consumer: str) -> dict[str, Any]:
     changes: dict[str, Any] = {"listen": asked.listen or document.get("listen", DEFAULT_LISTEN)}
     if asked.roots:
         changes["roots"] = list(asked.roots)
@@ -237,7 +239,7 @@ class DeployBoard:
         return {path: file for path, file in wanted.items() if texts.get(path) != file[0].decode("utf-8", "replace")}
 
 
-async def looked_at(remote: Remote, options: DeployOptions) -> DeployBoard:
+async def planned(remote: Remote, options: DeployOptions) -> DeployBoard:
     """Return the board with its plan; nothing is written there.
 
     Raises UsageError, ProfagentError, UnreachableError.

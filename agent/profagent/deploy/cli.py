@@ -12,7 +12,7 @@ from profagent.boards.daemon_tree import PYTHONS
 from profagent.boards.layout import DEFAULT_PREFIX, Layout
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
-from profagent.deploy.board import DEFAULT_LISTEN, Asked
+from profagent.deploy.board import DEFAULT_LISTEN, RequestedSettings
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
 from profagent.deploy.units import INITS
 from profagent.errors import UsageError
@@ -87,7 +87,7 @@ def command(
     Example: profagent deploy euler --upgrade
     """
     _check(rollback=rollback, is_removal=is_removal, chosen=chosen)
-    asked = Asked(*(chosen.pop(key) for key in SETTINGS))
+    asked = RequestedSettings(*(chosen.pop(key) for key in SETTINGS))
     python = chosen.pop("python") or "auto"
     if python == "bundled" and chosen["wheelhouse"]:
         raise UsageError("--wheelhouse does not go with --python bundled", hint="the bundle has its own: leave it out")

@@ -18,7 +18,7 @@ from profagent.boards.daemon_tree import chosen_version
 from profagent.boards.layout import Layout
 from profagent.boards.survey import check_room
 from profagent.cli.progress import BYTES, progress
-from profagent.deploy.board import Asked, board_keys, check_version, is_deployed, looked_at
+from profagent.deploy.board import RequestedSettings, board_keys, check_version, is_deployed, planned
 from profagent.deploy.installed import fact_lines
 from profagent.deploy.units import install_request, installed_init, named_roots, removal_request, setup_request
 from profagent.errors import ProfagentError, RefusedError, UnreachableError, UsageError
@@ -53,7 +53,7 @@ class DeployOptions:
 
     target: str
     layout: Layout = field(default_factory=Layout)
-    asked: Asked = field(default_factory=Asked)
+    asked: RequestedSettings = field(default_factory=RequestedSettings)
     init: str = "auto"
     name: str = ""
     python: str = "auto"
@@ -87,12 +87,12 @@ async def opened(
     remarks about progress. Raises UsageError, UnreachableError, RefusedError, ProfagentError.
     """
     async with connect(options.target, Person()) as remote:
-        found = Deployment(remote, options, await looked_at(remote, options), show, tell)
+        found = Deployment(remote, options, await planned(remote, options), show, tell)
         if found.board.facts.is_on_trial:
             show("change   what an interrupted deployment changed is taken back first")
             if not options.is_dry:
                 await found.change(setup_request("back", options.layout, found.board.service))
-                found.board = await looked_at(remote, options)
+                found.board = await planned(remote, options)
         for line in fact_lines(found.board.facts, datetime.now(UTC)):
             show(line)
         yield found

@@ -47,16 +47,16 @@ def main() -> int:
     """Carry out the request in the first line of the input, and return the exit code."""
     # When the SSH link is lost the program must live on, to restore the previous version.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    hear = _Ear(float(sys.argv[1]))
-    line = hear.word()
+    host = _HostLines(float(sys.argv[1]))
+    line = host.word()
     if not line:
         return 1
     request = json.loads(line)
     try:
-        with _alone(request["lock"], request["owner"]):
+        with _locked(request["lock"], request["owner"]):
             _take_back(request["trial"])
             # A trial that a killed run left behind was undone above, so every act starts from a confirmed state.
-            _ACTS[request["act"]](request, hear)
+            _ACTS[request["act"]](request, host)
         if request["act"] == "remove":
             # Only after the lock is released: its file may lie in one of these directories.
             for directory in request["empty"]:
@@ -84,7 +84,7 @@ def checked_tree(directory: str) -> str:
     return f"{manifest['version']}-{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
 
 
-class _Ear:
+class _HostLines:
     """Reader of lines from the host, which counts as gone when none arrived for `silence_s` seconds."""
 
     def __init__(self, silence_s: float) -> None:
@@ -113,7 +113,7 @@ class _Ear:
 
 
 @contextmanager
-def _alone(lock: str, owner: str) -> Iterator[None]:
+def _locked(lock: str, owner: str) -> Iterator[None]:
     os.makedirs(os.path.dirname(lock), exist_ok=True)
     # O_NOFOLLOW: the lock is in a directory of the system, where a link must not redirect the write.
     handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
@@ -132,7 +132,7 @@ def _alone(lock: str, owner: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _install(request: Request, hear: _Ear) -> None:
+def _install(request: Request, host: _HostLines) -> None:
     """Start a version with its files, on trial until the host sends `keep`."""
     name = _arrived(request)
     _begin(request)
@@ -151,7 +151,7 @@ def _install(request: Request, hear: _Ear) -> None:
         raise
     if not why:
         _say("started", version=name)
-        if hear.word() == "keep":
+        if host.word() == "keep":
             os.unlink(request["trial"])
             _clear_versions(request["prefix"])
             _say("kept")
@@ -215,11 +215,11 @@ def _first_complaint(text: str) -> tuple[str, str]:
 def _begin(request: Request) -> None:
     """Save what the trial replaces, in one file that appears complete or not at all."""
     prefix = request["prefix"]
-    saved = {path: _kept(path) for path in (*request["files"], *request["unwanted"])}
+    saved = {path: _file_content(path) for path in (*request["files"], *request["unwanted"])}
     links = {name: _link(f"{prefix}/{name}") for name in ("current", "previous")}
-    kept = {"prefix": prefix, "files": saved, "links": links, "service": request["service"]}
-    kept["had_service"] = request["had_service"]
-    _write(f"{request['trial']}.new", json.dumps(kept).encode(), 0o600)
+    replaced = {"prefix": prefix, "files": saved, "links": links, "service": request["service"]}
+    replaced["had_service"] = request["had_service"]
+    _write(f"{request['trial']}.new", json.dumps(replaced).encode(), 0o600)
     os.sync()
     # The rename follows the sync, so after a power cut the file is either absent or complete.
     os.replace(f"{request['trial']}.new", request["trial"])
@@ -244,21 +244,21 @@ def _take_back(trial: str, *, was_started: bool = True) -> None:
     """Restore what a trial replaced; without a trial file there is nothing to restore."""
     try:
         with open(trial, "rb") as file:
-            kept = json.loads(file.read())
+            replaced = json.loads(file.read())
     except FileNotFoundError:
         return
-    service = kept["service"]
+    service = replaced["service"]
     if was_started:
         _shell(service["stop"])
-    for path, file_before in kept["files"].items():
+    for path, file_before in replaced["files"].items():
         if file_before is None:
             _forget(path)
         else:
             _write(f"{path}.new", base64.b64decode(file_before[0]), file_before[1])
             os.replace(f"{path}.new", path)
-    for name, target in kept["links"].items():
-        _point(f"{kept['prefix']}/{name}", target)
-    commands = ("enable", "restart") if kept["had_service"] else ("forget",)
+    for name, target in replaced["links"].items():
+        _point(f"{replaced['prefix']}/{name}", target)
+    commands = ("enable", "restart") if replaced["had_service"] else ("forget",)
     for command in commands if was_started else ():
         _shell(service[command])
     # The trial file goes last: if this run is killed before, the next one restores once more, to the same end.
@@ -266,7 +266,7 @@ def _take_back(trial: str, *, was_started: bool = True) -> None:
     os.unlink(trial)
 
 
-def _remove(request: Request, _: _Ear) -> None:
+def _remove(request: Request, _: _HostLines) -> None:
     """Stop the service and remove everything that deployments made; the host has checked that no JOBs are there."""
     _shell(request["service"]["stop"])
     _point(f"{request['prefix']}/current", "")
@@ -279,7 +279,7 @@ def _remove(request: Request, _: _Ear) -> None:
 
 
 # `back` has nothing to do but to answer: main() undoes an interrupted trial before every act.
-_ACTS: dict[str, Callable[[Request, _Ear], None]] = {
+_ACTS: dict[str, Callable[[Request, _HostLines], None]] = {
     "install": _install,
     "remove": _remove,
     "back": lambda _request, _hear: _say("back"),
@@ -314,7 +314,7 @@ def _shell(command: str) -> tuple[int, str]:
         return ran.returncode, said.read(1 << 16).decode("utf-8", "replace")
 
 
-def _kept(path: str) -> tuple[str, int] | None:
+def _file_content(path: str) -> tuple[str, int] | None:
     try:
         with open(path, "rb") as file:
             return base64.b64encode(file.read()).decode(), os.fstat(file.fileno()).st_mode & 0o777

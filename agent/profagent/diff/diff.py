@@ -102,7 +102,7 @@ def parse_condition(text: str) -> Condition:
 class Operand(NamedTuple):
     """A run to compare: a session of a database (None: its newest; `job`: that JOB only), or tables op_summary."""
 
-    called: str
+    name: str
     database: Path | None = None
     session: int | None = None
     job: str | None = None
@@ -113,7 +113,7 @@ class Operand(NamedTuple):
 class ComparedRun:
     """A run that was read: its models, the durations of its API calls in µs by function, and its provenance."""
 
-    called: str
+    name: str
     models: list[ModelRun]
     calls: Mapping[str, NDArray[np.float64]]
     provenance: list[dict[str, Any]]
@@ -124,9 +124,9 @@ class ComparedRun:
         return any(job["simulated"] for job in self.provenance)
 
     @property
-    def is_told(self) -> bool:
+    def is_imported(self) -> bool:
         """True if the figures come from another tool's results, of another device."""
-        return any("told_by" in job for job in self.provenance)
+        return any("imported_from" in job for job in self.provenance)
 
     @property
     def incomplete(self) -> list[str]:
@@ -212,7 +212,7 @@ async def diff(
     outcomes = [_outcome(condition, changes, _blocking(condition, found)) for condition in conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
     for side, run in (("BASE", one), ("NEW", other)):
-        if run.is_told:
+        if run.is_imported:
             remarks.append(f"{side} has no {', '.join(_NOT_OF_OTHERS)}: these are not compared")
     return Diff(one, other, models, calls, only, found, remarks, outcomes)
 
@@ -268,7 +268,7 @@ def _outcome(condition: Condition, changes: Sequence[Change], blocking: str) -> 
 async def _read(operand: Operand, skip: int | None) -> ComparedRun:
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
-        return ComparedRun(operand.called, joined_runs(models), {}, provenance)
+        return ComparedRun(operand.name, joined_runs(models), {}, provenance)
     async with readings(operand.database, READERS) as readers:
         connection = readers[0]
         session = await find_session(connection, operand.session)
@@ -277,7 +277,7 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
         for scope in scopes:
             if not scope.job.frequency_mhz:
                 raise UsageError(
-                    f"how long a tick takes in {scope.job.name} of {operand.called} is not known",
+                    f"how long a tick takes in {scope.job.name} of {operand.name} is not known",
                     hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
                 )
         runs: list[ModelRun] = []
@@ -290,7 +290,7 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
             for each in await calls_by_function(connection, scope):
                 calls.setdefault(each.key[0], []).append(each.duration)
     joined = {name: np.concatenate(parts) for name, parts in calls.items()}
-    return ComparedRun(operand.called, models, joined, provenance)
+    return ComparedRun(operand.name, models, joined, provenance)
 
 
 def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:

@@ -72,7 +72,7 @@ def _verdict(found: Diff) -> str:
 
 def changes_text(found: Diff) -> str:
     """Return one line: the change of each model, its certainty, and the layer that changed most."""
-    base = f"session {found.base.called}" if found.base.called.isdecimal() else found.base.called
+    base = f"session {found.base.name}" if found.base.name.isdecimal() else found.base.name
     changes = "; ".join(map(_model_change, found.models))
     return f"Against {base}: {changes or found.comparability.line()}"
 
@@ -174,8 +174,8 @@ def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
     marks = [bound_mark(likely_counters(run.provenance)) for run in (found.base, found.new)]
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
-        told = _bounds(model, match) if across_devices else ()
-        bounds = tuple(bound and f"{bound}{mark}" for bound, mark in zip(told, marks, strict=False))
+        texts = _bounds(model, match) if across_devices else ()
+        bounds = tuple(bound and f"{bound}{mark}" for bound, mark in zip(texts, marks, strict=False))
         if change is None:
             rows.append((*_alone(model, match), *bounds))
         elif change.is_significant or change.times or match.kind != "same" or across_devices:
@@ -185,7 +185,7 @@ def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
 
 
 def _is_across_devices(found: Diff) -> bool:
-    return found.base.is_told or found.new.is_told
+    return found.base.is_imported or found.new.is_imported
 
 
 def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
@@ -283,11 +283,12 @@ def _remarks(found: Diff) -> Iterator[str]:
         yield _outcome_line(*outcome)
     for side, run in (("BASE", found.base), ("NEW", found.new)):
         mark = f"  {SIMULATED}" if run.is_simulated else ""
-        told = [job for job in run.provenance if "told_by" in job]
+        imported = [job for job in run.provenance if "imported_from" in job]
         sampling = "; ".join(
-            job["job"] if job in told else f"{job['job']}: {sampling_line(job['sampling'])}" for job in run.provenance
+            job["job"] if job in imported else f"{job['job']}: {sampling_line(job['sampling'])}"
+            for job in run.provenance
         )
-        yield f"{side} is {run.called}{mark}{': ' if sampling else ''}{sampling}"
+        yield f"{side} is {run.name}{mark}{': ' if sampling else ''}{sampling}"
     yield from map(str, found.comparability.differences)
     yield from found.remarks
     if likely := _likely(found):
@@ -361,7 +362,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
 
 
 def _run(run: ComparedRun) -> dict[str, Any]:
-    return {"called": run.called, "simulated": run.is_simulated, "jobs": run.provenance}
+    return {"called": run.name, "simulated": run.is_simulated, "jobs": run.provenance}
 
 
 def _model(model: ModelDiff, *, has_bounds: bool) -> dict[str, Any]:

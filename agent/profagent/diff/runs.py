@@ -256,8 +256,8 @@ def _counters(
     if job.counters is None:
         return {}
     records, values = job.counters
-    kept = np.isin(records.inference, inferences)
-    return {place: values[kept & (records.layer == layer)] for layer, place in places.items()}
+    is_wanted = np.isin(records.inference, inferences)
+    return {place: values[is_wanted & (records.layer == layer)] for layer, place in places.items()}
 
 
 def exported_files(path: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from profagent.doctor.board import given, plain_path
+from profagent.doctor.board import daemon_remedy, plain_path
 from profagent.doctor.finding import Finding, FindingMark, Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import load_acl_json
@@ -195,7 +195,7 @@ def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator
         evidence = "does not exist" if state == "missing" else "is no directory"
         yield bad(check, f"{output} {evidence}: the JOB goes to the program's current directory", make)
     elif roots is not None and not any(f"{output}/".startswith(f"{root.rstrip('/')}/") for root in roots):
-        remedy = given(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
+        remedy = daemon_remedy(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
         yield bad(check, f"{output} is below no root of the daemon: JOBs there are not found", remedy)
     elif state == "directory":
         yield good(check, f"{output} is a directory")

@@ -31,7 +31,7 @@ RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.
 _NOT_SAID = "the board does not tell"
 
 
-def given(keys: str, arguments: str) -> str:
+def daemon_remedy(keys: str, arguments: str) -> str:
     """Return a remedy that sets the daemon's `keys` in its file, or `arguments` for one started by hand."""
     return (
         f"on the board: in /etc/profagent/profagentd.toml {keys}, and restart the service; by hand: start the daemon"
@@ -187,8 +187,8 @@ def metrics_checks(examination: Examination) -> Iterator[Finding]:
     """Yield one finding that lists the metrics that the board cannot measure; nothing if it measures all."""
     lacking = [(source, why) for source, why in examination.unknown if source.startswith(_METRICS)]
     if lacking:
-        told = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
-        yield unknown("metrics", told, "nothing, unless the board should have them: metrics of the others are kept")
+        missing = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
+        yield unknown("metrics", missing, "nothing, unless the board should have them: metrics of the others are kept")
 
 
 def plain_path(path: str) -> Finding:
@@ -223,7 +223,7 @@ def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
 def _space(root: RootFacts) -> Finding:
     evidence = f"{root.path}: {root.free_bytes / 1e6:,.0f} of {root.total_bytes / 1e6:,.0f} MB are free"
     keys = "retain = 'delivered' and retain_for = ['record-HOST']"
-    retain = given(keys, "--retain delivered --retain-for record-HOST")
+    retain = daemon_remedy(keys, "--retain delivered --retain-for record-HOST")
     remedy = (
         f"delete JOBs that are on the host, or have the daemon do it (docs/howto/free-the-boards-disk.md): {retain}"
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.boards.cli import via
-from profagent.boards.tunnel import reached
+from profagent.boards.tunnel import access_to
 from profagent.cli import options
 from profagent.cli.lakes import require_lake
 from profagent.cli.running import run_to_the_end, tell
@@ -142,7 +142,7 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
         findings.append(await _name_resolution(host_of(address)))
     try:
         async with AsyncExitStack() as stack:
-            reachable = await stack.enter_async_context(reached([board], access, over, tell, asyncio.Event()))
+            reachable = await stack.enter_async_context(access_to([board], access, over, tell, asyncio.Event()))
             channel = await stack.enter_async_context(connected(board, reachable))
             description = await channel.describe()
             findings.append(good("link", f"profagentd answers at {address}"))

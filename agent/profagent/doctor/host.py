@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from profagent import __version__
-from profagent.doctor.board import given
+from profagent.doctor.board import daemon_remedy
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import StoreError, UnreachableError, UsageError
 from profagent.limits import ASK_S, LONGEST_CHECK_S, MOST_OFFSET_US
@@ -56,7 +56,7 @@ _RENEW_BOARD = (
 _RENEW_CA = "make a CA anew: profagent keys init --keys DIR, and issue every board and host a certificate"
 
 
-class Known(NamedTuple):
+class KnownIdentities(NamedTuple):
     """Board of boards.toml, or one named on the command line, with its two identities.
 
     `written` is the identity in boards.toml, `answered` that of the daemon at the address; both may be empty.
@@ -104,7 +104,7 @@ def listener(board: Board) -> Finding:
     """Return bad if the daemon accepts calls from anyone."""
     if not board.insecure:
         return good("listener", "not open to others: it has TLS, or is not reached from outside")
-    settings = given("name these files in place of insecure", "these files in place of --insecure")
+    settings = daemon_remedy("name these files in place of insecure", "these files in place of --insecure")
     return bad(
         "listener",
         "the daemon is insecure: whoever reaches it may do anything",
@@ -131,7 +131,7 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     return good("clock", seen)
 
 
-def identities(boards: Sequence[Known]) -> Iterator[Finding]:
+def identities(boards: Sequence[KnownIdentities]) -> Iterator[Finding]:
     """Yield bad for boards that share an identity, as copies of one image do, or answer with an unexpected one."""
     holders: dict[str, dict[str, str]] = defaultdict(dict)
     for board in boards:
@@ -226,20 +226,20 @@ def own_certificates(access: Access) -> Iterator[Finding]:
     yield certificate_dates("the CA's", credentials.authority, now, None, _RENEW_CA)
 
 
-async def known_boards(access: Access, named: str | None, answered: str) -> list[Known]:
+async def known_boards(access: Access, named: str | None, answered: str) -> list[KnownIdentities]:
     """Return the boards of boards.toml and the one named, each with the identity that answers at its address."""
     entries = BoardsFile().entries().values()
     boards = list(await asyncio.gather(*(_known_board(access, entry) for entry in entries if entry.name != named)))
     if named is not None:
         entry = access.named(named)
-        boards.append(Known(named, entry.address, entry.uuid, answered))
+        boards.append(KnownIdentities(named, entry.address, entry.uuid, answered))
     return boards
 
 
-async def _known_board(access: Access, board: BoardEntry) -> Known:
+async def _known_board(access: Access, board: BoardEntry) -> KnownIdentities:
     address = full_address(board.address)
     if board.is_behind_ssh:
-        return Known(board.name, f"{address} of {board.ssh}", board.uuid)
+        return KnownIdentities(board.name, f"{address} of {board.ssh}", board.uuid)
     # Without the known boards any identity is accepted: the check asks who answers, and compares afterwards.
     anybody = replace(access, known={})
     try:
@@ -247,7 +247,7 @@ async def _known_board(access: Access, board: BoardEntry) -> Known:
             answered = (await channel.describe()).identity
     except (UnreachableError, TimeoutError):
         answered = ""
-    return Known(board.name, address, board.uuid, answered)
+    return KnownIdentities(board.name, address, board.uuid, answered)
 
 
 def board_certificates(examination: Examination, offset_us: int | None) -> Iterator[Finding]:

@@ -48,13 +48,13 @@ class _Slice(_OnTrack, tag="X", gc=False):
     args: _Args = msgspec.UNSET
 
 
-class _Instant(_OnTrack, tag="i", gc=False):
+class _InstantEvent(_OnTrack, tag="i", gc=False):
     cat: str
     s: str
     args: _Args = msgspec.UNSET
 
 
-class _Change(msgspec.Struct, tag_field="ph", tag="C", gc=False):
+class _CounterChange(msgspec.Struct, tag_field="ph", tag="C", gc=False):
     name: str
     pid: int
     ts: float
@@ -219,7 +219,9 @@ def _changes(values: Values, starts: Sequence[float]) -> tuple[list[int], list[A
             made = _args_type(tuple(values.names[at] for at in there))
             args = starmap(made, values.values[np.ix_(rows, there)].tolist())
             found += rows
-            changes += map(_Change, repeat(values.title), repeat(values.pid), map(starts.__getitem__, rows), args)
+            changes += map(
+                _CounterChange, repeat(values.title), repeat(values.pid), map(starts.__getitem__, rows), args
+            )
     return found, changes
 
 
@@ -232,7 +234,7 @@ def _instants(block: Instants, tracks: Tracks) -> bytes:
     names, pids, categories, args = _of_labels(block, tracks)
     scopes = repeat(block.scope)
     at = _microseconds(block.at_ns)
-    return _lines([*map(_Instant, names, pids, block.track.tolist(), at, categories, scopes, args)])
+    return _lines([*map(_InstantEvent, names, pids, block.track.tolist(), at, categories, scopes, args)])
 
 
 def _counters(block: Counters) -> bytes:
@@ -240,7 +242,9 @@ def _counters(block: Counters) -> bytes:
     columns = zip(series, _microseconds(block.at_ns), block.values.tolist(), strict=True)
     return _lines(
         [
-            _Change(each[0].shown, each[0].pid, at, {one.name: value for one, value in zip(each, row, strict=True)})
+            _CounterChange(
+                each[0].shown, each[0].pid, at, {one.name: value for one, value in zip(each, row, strict=True)}
+            )
             for each, at, row in columns
         ]
     )

@@ -55,11 +55,11 @@ async def inference_tables(connection: Running, scope: Scope, selection: Selecti
     """Yield the tables of all chosen inferences, those of one page at a time."""
     mhz = scope.job.frequency_mhz
     inferences = [row async for row in selection.inferences()]
-    models: dict[int, _ModelLayers] = {}
+    models: dict[int, _LayerCodes] = {}
     async for page in _record_pages(connection, inferences):
         rows = inferences[page.first : page.end]
         if rows[0].model not in models:
-            models[rows[0].model] = _ModelLayers(await layers_of(connection, rows[0].model))
+            models[rows[0].model] = _LayerCodes(await layers_of(connection, rows[0].model))
         model, is_known = models[rows[0].model], np.array([row.is_known for row in rows], np.bool_)
         records = LayerRecords.of(page)
         durations = LineDurations.joined(
@@ -82,7 +82,7 @@ async def mean_tables(connection: Running, scope: Scope, selection: Selection) -
     record_pages = _record_pages(connection, inferences)
     page = await anext(record_pages, None)
     for group in groups:
-        model = _ModelLayers(await layers_of(connection, group.model))
+        model = _LayerCodes(await layers_of(connection, group.model))
         mean = _MeanInference(model)
         # Pages come in the order of the groups, so the first page of another group ends this one.
         while page is not None and inferences[page.first].group == group.group:
@@ -103,7 +103,7 @@ async def _record_pages(connection: Running, inferences: Sequence[InferenceRow])
         yield await connection.run(query.read)
 
 
-class _ModelLayers:
+class _LayerCodes:
     """Layers of a model, each with a code: 0 for records without a layer, and from 1 on in the order of the index.
 
     `keys` are the lines that op_statistic may have; layers with the same name and task type share one.
@@ -168,7 +168,7 @@ class LayerRecords(NamedTuple):
         return cls(page.aicore.inference - page.first, columns["layer_index"], ticks, counters)
 
 
-def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | None, model: _ModelLayers) -> Sheets:
+def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | None, model: _LayerCodes) -> Sheets:
     """Return tables of OP_SUMMARY, each with its total row last; `total_ticks` is the sum over all records of each.
 
     The total's ratios are weighted by time, and its bytes are sums; a total is unknown if one record's figure is
@@ -257,7 +257,7 @@ class LineDurations(NamedTuple):
         return cls(place[order], key, *figures)
 
 
-def _line_durations(model: _ModelLayers, table: RecordTable, is_chosen: NDArray[np.bool_]) -> LineDurations:
+def _line_durations(model: _LayerCodes, table: RecordTable, is_chosen: NDArray[np.bool_]) -> LineDurations:
     columns = {name: column[is_chosen] for name, column in table.columns.items()}
     key = model.key_of(table.kind, columns["layer_index"])
     duration = _duration(table.kind, columns)
@@ -273,7 +273,7 @@ def _duration(kind: LogKind, columns: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def op_statistic(
-    durations: LineDurations, streams: Sequence[int | None], frequency_mhz: int | None, model: _ModelLayers
+    durations: LineDurations, streams: Sequence[int | None], frequency_mhz: int | None, model: _LayerCodes
 ) -> Sheets:
     """Return tables of OP_STATISTIC, one for each of `streams`; Task ID counts the rows of each table from 0."""
     us_of = {
@@ -315,7 +315,7 @@ class _MeanInference:
     A place is a segment, a sequence number and a layer. Layers stand in the order of their first places.
     """
 
-    def __init__(self, model: _ModelLayers) -> None:
+    def __init__(self, model: _LayerCodes) -> None:
         self._model = model
         # Sums at each place: the number of records, ticks, and counters, where ratios are weighted by ticks.
         self._places: dict[tuple[int, int, int], NDArray[np.longdouble]] = {}

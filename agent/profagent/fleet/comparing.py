@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NEWEST_NIGHTS = 7
 # A label separates the changed boards if their share among its boards exceeds that among the others by this much.
-LEAST_TOLD = 0.5
+LEAST_SHARE = 0.5
 
 
 class FleetChange(NamedTuple):
@@ -130,9 +130,9 @@ def compared(
     }
     base, new = ([column[part] for column in columns.values()] for part in (slice(split), slice(split, None)))
     tested = differences(base, new) if columns else None
-    told = FleetDiff(days[:split], days[split:], len({key[0] for key in columns}), None, apart)
+    comparison = FleetDiff(days[:split], days[split:], len({key[0] for key in columns}), None, apart)
     if tested is None:
-        return told
+        return comparison
     changed: dict[Key, list[tuple[str, Change]]] = {}
     for (board, *layer), one, other, p in zip(columns, base, new, tested.tolist(), strict=True):
         sides = figures_of(one[~np.isnan(one)]), figures_of(other[~np.isnan(other)])
@@ -142,7 +142,9 @@ def compared(
             changed.setdefault((*layer, what), []).append((str(board), change))
     of_boards = _labels_of_boards(labels)
     changes = [_change(key, on, columns, days, of_boards) for key, on in changed.items()]
-    return told._replace(changes=sorted(changes, key=lambda each: (each.what == "faster", -abs(each.percent or 0.0))))
+    return comparison._replace(
+        changes=sorted(changes, key=lambda each: (each.what == "faster", -abs(each.percent or 0.0)))
+    )
 
 
 def _change(
@@ -179,7 +181,7 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
     """Return a text like `rack=3: 4 of 4 boards; others 0 of 12`; names of boards if no label separates them."""
     if on == compared:
         return f"all {counted(len(on), 'board')}" if len(on) > 1 else f"{min(on)}, the only board"
-    best, told = LEAST_TOLD, ""
+    best, text = LEAST_SHARE, ""
     for label in sorted(set[str]().union(*labels.values())):
         inside = {board for board in compared if label in labels[board]}
         outside = compared - inside
@@ -188,10 +190,10 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
         difference = len(on & inside) / len(inside) - len(on & outside) / len(outside)
         if difference > best:
             best = difference
-            told = f"{label}: {len(on & inside)} of {counted(len(inside), 'board')}"
-            told += f"; others {len(on & outside)} of {len(outside)}"
+            text = f"{label}: {len(on & inside)} of {counted(len(inside), 'board')}"
+            text += f"; others {len(on & outside)} of {len(outside)}"
     names = sorted(on)[:MOST_NAMED]
-    return told or f"{', '.join(names)}{', …' * (len(on) > len(names))}: {len(on)} of {counted(len(compared), 'board')}"
+    return text or f"{', '.join(names)}{', …' * (len(on) > len(names))}: {len(on)} of {counted(len(compared), 'board')}"
 
 
 def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:

@@ -109,7 +109,7 @@ class Fleet:
         return (board - 1) // self.rack_boards + 1
 
 
-async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], None], hosts: int = 2) -> Path:
+async def make_fleet(fleet: Fleet, folder: Path, progressed: Callable[[float, float], None], hosts: int = 2) -> Path:
     """Make and push the sessions of a fleet; return the lake. Raises ProfagentError.
 
     Each host has a workspace and a process of its own for its boards.
@@ -131,7 +131,7 @@ async def make_fleet(fleet: Fleet, folder: Path, told: Callable[[float, float], 
             for each in asyncio.as_completed(pushing):
                 await each
                 done += 1
-                told(done, total)
+                progressed(done, total)
         finally:
             for waiting in executors:
                 waiting.shutdown(wait=False, cancel_futures=True)
@@ -247,8 +247,8 @@ def shown(engine: str, output: Path | None) -> Iterator[str]:
                 f"{folder} is neither empty nor a fleet of this command", hint="name a folder that is to be"
             )
         tell(f"{fleet.boards} boards and {fleet.nights} nights are made and pushed, which takes a minute or two")
-        with progress("fleet", "nights of a host") as told:
-            asyncio.run(make_fleet(fleet, folder, told))
+        with progress("fleet", "nights of a host") as progressed:
+            asyncio.run(make_fleet(fleet, folder, progressed))
     yield f"simulated: every figure is made up; asked by {engine} after {time.monotonic() - begun_s:.0f} s"
     yield from findings(Asking(str(lake), engine))
     yield "What to look at:"

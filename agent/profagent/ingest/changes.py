@@ -210,7 +210,7 @@ class LinkLedger(Struct, frozen=True):
     entry: Entry
 
 
-class KeptLoss(Struct, frozen=True):
+class RecordedLoss(Struct, frozen=True):
     """Loss that the board's daemon keeps and sends on every stream, with its newest figures; None is unknown.
 
     `number` identifies it on its board. `job` is empty for a loss of the whole board. Times are the board's wall clock.
@@ -250,7 +250,7 @@ Change = (
     | InferenceTimed
     | ContentLedger
     | LinkLedger
-    | KeptLoss
+    | RecordedLoss
 )
 
 
@@ -258,7 +258,7 @@ class JobChanges(Struct, frozen=True):
     """Changes of one JOB, to be applied in their order. `state` None leaves the JOB's state as it is.
 
     `caught_up`: everything that the JOB held when it reached the state has come. An empty `job` stands for the board
-    itself, which can only have LinkLedger and KeptLoss.
+    itself, which can only have LinkLedger and RecordedLoss.
     """
 
     job: str
@@ -271,16 +271,16 @@ class JobChanges(Struct, frozen=True):
 def loss_change(job: str, path: str | None, loss: Loss) -> tuple[str, Change]:
     """Return the change for a Loss of the wire, and its JOB: a kept loss belongs to the board itself."""
     if loss.id:
-        return "", _kept(loss)
+        return "", _recorded(loss)
     return job, LinkLedger(path, loss_entry(loss.reason, loss.detail, loss.lost_bytes))
 
 
-def _kept(loss: Loss) -> KeptLoss:
+def _recorded(loss: Loss) -> RecordedLoss:
     """Return the change for a kept loss. A figure of 0 means unknown on the wire."""
     reason, detail = display_text(loss.reason)[:LONGEST_REASON], display_text(loss.detail)[:LONGEST_DETAIL]
     # Cut before the entry is made: the texts come from a board, and are compared with stored ones.
     entry = loss_entry(reason, detail, loss.lost_bytes)
-    return KeptLoss(
+    return RecordedLoss(
         loss.id,
         entry,
         loss.job_name if is_collection_name(loss.job_name) else "",

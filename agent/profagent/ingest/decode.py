@@ -54,7 +54,7 @@ NO_FREQUENCY = ledger.entry(
 )
 
 
-class _Model(NamedTuple):
+class _InfoFiles(NamedTuple):
     """Readable `.info` files of a model. `is_reported`: they came after the joins were made."""
 
     layers: LayerTable | None
@@ -69,7 +69,7 @@ class Joins:
     def __init__(self, files: JobFiles) -> None:
         self._files = files
         # By model name and id; a forgotten model is read from its files again.
-        self._known: LRUCache[tuple[str, int], _Model] = LRUCache(REMEMBERED_MODELS)
+        self._known: LRUCache[tuple[str, int], _InfoFiles] = LRUCache(REMEMBERED_MODELS)
 
     def of(self, name: LogName) -> LayerJoin | None:
         """Return the join of a log's model; None where neither of the model's files can be read."""
@@ -94,14 +94,14 @@ class Joins:
             return None
         return LayerJoin(model.layers, model.nets).disagreements() if model.nets else []
 
-    def _model(self, name: LogName) -> _Model:
+    def _model(self, name: LogName) -> _InfoFiles:
         model = self._known[_key(name)] = self._known.get(_key(name)) or self._load(name)
         return model
 
-    def _load(self, name: LogName) -> _Model:
+    def _load(self, name: LogName) -> _InfoFiles:
         layers = self._parsed(parse_layer_info, layer_info_path(name))
         nets = self._parsed(parse_net_info, f"data/{name.model}.{name.model_id}.net.info")
-        return _Model(layers, nets or (), LayerJoin(layers, nets or ()) if layers is not None or nets else None)
+        return _InfoFiles(layers, nets or (), LayerJoin(layers, nets or ()) if layers is not None or nets else None)
 
     def _parsed(self, parse: Callable[[bytes, str], T], path: str) -> T | None:
         data = small_file(self._files, path)

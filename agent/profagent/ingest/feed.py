@@ -160,7 +160,7 @@ class Arrival(NamedTuple):
     received: tuple[Received, ...]
 
 
-class _Announced(NamedTuple):
+class _NewLog(NamedTuple):
     inference: tuple[str, str]  # JOB, and what the names of the inference's logs share
     place: int
 
@@ -175,7 +175,7 @@ class Feed:
         """Set the largest number of new logs to remember."""
         self._most = most
         # By handle, announced new logs of units for which no event has come.
-        self._new: dict[int, _Announced] = {}
+        self._new: dict[int, _NewLog] = {}
         # Inferences with an announced aicpu file, until their aicore log comes: without that file they are incomplete.
         self._on_cpu: set[tuple[str, str]] = set()
 
@@ -197,7 +197,7 @@ class Feed:
             # Forgetting is harmless: the logs then take the general way.
             if len(self._new) >= self._most:
                 self._new.clear()
-            self._new[log.handle] = _Announced(inference, place)
+            self._new[log.handle] = _NewLog(inference, place)
 
     def take(
         self, events: Sequence[Received], *, is_plain_allowed: Callable[[str], bool] = lambda _job: True

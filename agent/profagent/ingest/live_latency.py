@@ -18,7 +18,7 @@ from profagent.formats.inference_times import (
     pace_of,
 )
 from profagent.formats.records import API_DTYPE
-from profagent.limits import KEPT_INFERENCES, MOST_WAITING, REMEMBERED_CALLS_OF_MODEL
+from profagent.limits import MOST_WAITING, REMEMBERED_CALLS_OF_MODEL, REMEMBERED_LATENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -119,39 +119,39 @@ class ModelCalls:
 class LatencyWindow:
     """Latencies of a model's last inferences."""
 
-    def __init__(self, kept: int = KEPT_INFERENCES) -> None:
+    def __init__(self, latest: int = REMEMBERED_LATENCIES) -> None:
         # Number of all inferences, and the newest of them, as many as the window holds.
         self.total = 0
-        self._kept: deque[InferenceTimes] = deque(maxlen=kept)
+        self._latest: deque[InferenceTimes] = deque(maxlen=latest)
         # The latency of the window, None after a change.
         self._found: Latency | None = None
 
     def take(self, inference: InferenceTimes) -> None:
         """Add an inference to the window."""
-        self._kept.append(inference)
+        self._latest.append(inference)
         self.total += 1
         self._found = None
 
     def renew(self, inference: InferenceTimes) -> None:
         """Replace an inference by its newest times, if it is in the window."""
-        for place, each in enumerate(self._kept):
+        for place, each in enumerate(self._latest):
             if each.number == inference.number:
-                self._kept[place] = inference
+                self._latest[place] = inference
                 self._found = None
 
     @property
     def latency(self) -> Latency:
         """Latency of each inference in the window, oldest first: of one origin, NaN where unknown."""
         if self._found is None:
-            kept = self._kept
-            calls = np.array([(each.call_begin_us, each.call_end_us) for each in kept], np.float64).reshape(-1, 2)
-            self._found = latency_of(_records_of(kept), Spans(calls[:, 0], calls[:, 1]))
+            latest = self._latest
+            calls = np.array([(each.call_begin_us, each.call_end_us) for each in latest], np.float64).reshape(-1, 2)
+            self._found = latency_of(_records_of(latest), Spans(calls[:, 0], calls[:, 1]))
         return self._found
 
     @property
     def pace(self) -> InferencePace:
         """Inferences per second, and the gap between them."""
-        return pace_of([(self.latency.spans, np.array([each.ran_before for each in self._kept], np.float64))])
+        return pace_of([(self.latency.spans, np.array([each.ran_before for each in self._latest], np.float64))])
 
 
 def _records_of(inferences: Sequence[InferenceTimes]) -> Spans:

@@ -77,7 +77,7 @@ class LiveSamples:
         # JOBs whose files have all been announced in this stream.
         self._listed: set[str] = set()
 
-    def tell(self, job: str, interval: int | None) -> None:
+    def set_interval(self, job: str, interval: int | None) -> None:
         """Set the interval of the JOB's acl.json."""
         self._intervals[job] = interval
 

@@ -146,10 +146,10 @@ class MemoryMirror:
         """Return the paths of all remembered files."""
         return self._files.names(self._job)
 
-    def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Return the digest of the bytes up to `offset`, or `told` where the bytes are not known."""
+    def prefix_digest(self, path: str, offset: int, *, declared: bytes | None = None) -> bytes | None:
+        """Return the digest of the bytes up to `offset`, or `declared` where the bytes are not known."""
         growing = self._growing.get((path, False))
-        return growing.digest.digest() if growing is not None and growing.size == offset else told
+        return growing.digest.digest() if growing is not None and growing.size == offset else declared
 
     def take_back(self, path: str, generation: int) -> None:
         """Do nothing: nothing is set aside."""

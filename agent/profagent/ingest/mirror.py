@@ -234,7 +234,9 @@ class JobMirror:
         """Return True if a data file has changed since `offset` bytes of a generation were committed."""
         size = self.size(path)
         with self._trying(f"cannot look for {path} in the mirror"):
-            return bool(self._kept_from(path, generation)) or (size is not None and (not generation or size > offset))
+            return bool(self._set_aside_from(path, generation)) or (
+                size is not None and (not generation or size > offset)
+            )
 
     def restore(self, path: str, generation: int, offset: int) -> None:
         """Undo what was done to a data file since `offset` bytes of a generation were committed.
@@ -274,9 +276,9 @@ class JobMirror:
             for name in files
         ]
 
-    def prefix_digest(self, path: str, offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Return the digest of the bytes up to `offset`; None if the mirror has fewer. `told` is not used."""
-        del told
+    def prefix_digest(self, path: str, offset: int, *, declared: bytes | None = None) -> bytes | None:
+        """Return the digest of the bytes up to `offset`; None if the mirror has fewer. `declared` is not used."""
+        del declared
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         left = offset
         with self._trying(f"cannot read {path} in the mirror"):
@@ -296,10 +298,10 @@ class JobMirror:
         """Undo what set a committed generation aside: later generations were begun, but never committed."""
         self._forget(path)
         with self._trying(f"cannot write {path} into the mirror"):
-            kept = self._kept_from(path, generation)
-            for file in kept[:1]:
+            superseded = self._set_aside_from(path, generation)
+            for file in superseded[:1]:
                 file.replace(self._file(path))
-            for never_committed in kept[1:]:
+            for never_committed in superseded[1:]:
                 never_committed.unlink()
 
     def close(self) -> None:
@@ -322,7 +324,7 @@ class JobMirror:
         finally:
             os.close(handle)
 
-    def _kept_from(self, path: str, generation: int) -> list[Path]:
+    def _set_aside_from(self, path: str, generation: int) -> list[Path]:
         """Return the superseded files of a log from this generation on, in their order."""
         latest = Path(self._below(self._superseded, path))
         if not stands(latest.parent):
@@ -335,10 +337,10 @@ class JobMirror:
         """Move an earlier generation away, unless it was moved before: then the file was never committed."""
         if generation <= 1:
             return
-        target, kept = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
-        if stands(target) and not stands(kept):
-            make_private_folder(kept.parent)
-            target.replace(kept)
+        target, superseded = Path(self._file(path)), Path(self._below(self._superseded, f"{path}.{generation - 1}"))
+        if stands(target) and not stands(superseded):
+            make_private_folder(superseded.parent)
+            target.replace(superseded)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
         """Return the path of a log's file; an incomplete snapshot is in `incoming`."""

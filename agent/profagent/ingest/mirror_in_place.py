@@ -73,9 +73,9 @@ class MirrorInPlace:
         """Return the paths of all files that have come."""
         return [*self._sizes]
 
-    def prefix_digest(self, _path: str, _offset: int, *, told: bytes | None = None) -> bytes | None:
-        """Return `told`: whoever read the file computed it from these bytes."""
-        return told
+    def prefix_digest(self, _path: str, _offset: int, *, declared: bytes | None = None) -> bytes | None:
+        """Return `declared`: whoever read the file computed it from these bytes."""
+        return declared
 
     def take_back(self, path: str, generation: int) -> None:
         """Do nothing: nothing is set aside."""

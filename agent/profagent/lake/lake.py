@@ -5,7 +5,7 @@ reader first takes the pushes of that table, and from the other tables only the 
 interrupted push has left are therefore never visible.
 
 A push that is repeated on the same day has the same name, and continues the interrupted one; on the next day the name
-is another. A table may therefore forget names (KEPT), and rows may be deleted whose name is old and not in `sessions`.
+is another. A table may therefore forget names (RETENTION), and rows whose name is old and not in `sessions` may go.
 A slow push may still be writing them, whatever the clocks say: its name is first given up in `sessions` (`give_up`),
 which then refuses it. One of the two commits is first, and it makes the other fail.
 """
@@ -41,7 +41,7 @@ _MESSAGE = re.compile("<Message>(.+?)</Message>")
 # Versions of a push's transaction in a table: its rows are there, or are never to be read.
 _THERE, _GIVEN_UP = 1, 2
 # How long a table remembers names of pushes, commits and removed files; `vacuum` knows removed files only by this.
-KEPT = {
+RETENTION = {
     "delta.setTransactionRetentionDuration": "interval 90 days",
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 30 days",
@@ -229,7 +229,7 @@ class Lake:
         Raises CommitFailedError if another writer creates it at the same time.
         """
         plain = pa.schema([(each.name, getattr(each.type, "value_type", each.type)) for each in schema])
-        how: dict[str, Any] = {"partition_by": partition_by, "configuration": {**KEPT, **_LOG}}
+        how: dict[str, Any] = {"partition_by": partition_by, "configuration": {**RETENTION, **_LOG}}
         return DeltaTable.create(self.uri(table), plain, mode="ignore", **how)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:

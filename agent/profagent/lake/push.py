@@ -114,7 +114,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
         ended_us, *content = await fetched_one(connection, _CONTENT, (found.session,))
         if ended_us is None:
             raise UsageError(f"session {found.session} is not over", hint="push it when its capture has ended")
-        told = {
+        facts = {
             "labels_json": json.dumps(dict(await fetched(connection, _LABELS, (found.session,)))),
             "incomplete_json": json.dumps(await why_incomplete(connection, found.session)),
             "facts_json": json.dumps(await _facts(connection, found)),
@@ -129,8 +129,8 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
     day = datetime.fromtimestamp(found.started_us / US_PER_S, UTC).date().isoformat()
     session = _Session(found.session, own, {PARTITION: day, "board": found.board, "session": name, "push": own.name})
     layers = await aggregates(database, found.session)
-    told |= {"content": digest, "after": before["push"]}
-    return Pushed(name, await to_the_end(_push, database, session, lake, layers, told), was_there=False)
+    facts |= {"content": digest, "after": before["push"]}
+    return Pushed(name, await to_the_end(_push, database, session, lake, layers, facts), was_there=False)
 
 
 async def _facts(connection: Running, session: SessionRow) -> dict[str, Any]:
@@ -148,22 +148,22 @@ def name_of(workspace: Workspace, number: int, board: str, started_us: int) -> s
 
 
 def _push(
-    database: Path, session: _Session, lake: Lake, figures: Sequence[Sequence[NamedTuple]], told: Mapping[str, str]
+    database: Path, session: _Session, lake: Lake, figures: Sequence[Sequence[NamedTuple]], facts: Mapping[str, str]
 ) -> dict[str, int]:
     views = {view.name: view for view in exported_views()}
     rows = {}
-    with closing(_Connection(database)) as connection:
+    with closing(_SharedConnection(database)) as connection:
         for table, names in VIEWS.items():
-            source = _Source(connection, [views[name] for name in names], session)
+            source = _ViewRows(connection, [views[name] for name in names], session)
             rows[table] = source.rows if lake.append(table, session.push, source.schema, source.batches) else 0
         for table, found in zip(_FIGURES, figures, strict=True):
             batch = rows_of(_FIGURES[table], found, session.owners)
             is_new = lake.append(table, session.push, batch.schema, partial(iter, [batch]))
             rows[table] = len(found) if is_new else 0
-        (own,) = _Source(connection, [views[SESSIONS]], session).batches()
+        (own,) = _ViewRows(connection, [views[SESSIONS]], session).batches()
     held = rows[RECORDS] or lake.count(RECORDS, session.owners)
     rows[DATABASES] = _push_database(database, session, lake)
-    for name, value in {"number": session.number, RECORDS: held, **told}.items():
+    for name, value in {"number": session.number, RECORDS: held, **facts}.items():
         own = own.append_column(name, pa.array([value]))
     # This commit makes the rows of all tables visible to readers, so that it is the last.
     lake.name_session(session.push, own)
@@ -192,7 +192,7 @@ def _pieces(file: Path, owners: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
             yield rows_of(_Piece, some, owners)
 
 
-class _Connection:
+class _SharedConnection:
     """Connection that sees one state of a database and is shared with the thread in which a lake reads batches.
 
     That thread may go on after the lake has given up, so that a lock guards the connection.
@@ -221,10 +221,10 @@ class _Connection:
             self.sqlite.close()
 
 
-class _Source:
+class _ViewRows:
     """Rows of a lake's table, from the views of a session; `rows` counts the rows that were yielded."""
 
-    def __init__(self, connection: _Connection, views: Sequence[View], session: _Session) -> None:
+    def __init__(self, connection: _SharedConnection, views: Sequence[View], session: _Session) -> None:
         self._connection, self._session = connection, session
         self._views = [(view, [*columns_of(connection.sqlite, view), *_keys_of(view)]) for view in views]
         types = {name: _type(view, name) for view, names in self._views for name in names}
@@ -236,11 +236,11 @@ class _Source:
         """Yield the rows from the beginning."""
         self.rows = 0
         for view, names in self._views:
-            told = {**self._session.owners, "source_view": view.name}
+            constants = {**self._session.owners, "source_view": view.name}
             found = view_batches(self._connection.sqlite, view, self._session.number, names)
             for batch in self._connection.read(found):
                 self.rows += len(batch)
-                columns = [_column(field, batch, told) for field in self.schema]
+                columns = [_column(field, batch, constants) for field in self.schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
@@ -259,11 +259,11 @@ def _type(view: View, column: str) -> pa.DataType:
     return _TEXT if pa.types.is_string(found) else found
 
 
-def _column(field: pa.Field, batch: pa.RecordBatch, told: Mapping[str, str]) -> pa.Array:
+def _column(field: pa.Field, batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.Array:
     if field.name == PARTITION:
-        return pa.repeat(told[field.name], len(batch))
-    if field.name in told:
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(batch), np.int32)), [told[field.name]])
+        return pa.repeat(constants[field.name], len(batch))
+    if field.name in constants:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(batch), np.int32)), [constants[field.name]])
     if field.name not in batch.schema.names:
         return pa.nulls(len(batch), field.type)
     found = batch.column(field.name)

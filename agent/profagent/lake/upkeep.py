@@ -53,7 +53,7 @@ def compact(lake: Lake) -> Iterator[Compacted]:
     for table in TABLES:
         rows = _deleted(lake, table, f"push IN ({listed(gone)})") if gone and table != SESSIONS else 0
         joined = lake.change(table, lambda found: found.optimize.compact(writer_properties=PROPERTIES))
-        # RETENTION_H is less than the time in KEPT, so that a table does not forget a file before it is removed.
+        # RETENTION_H is less than the time in RETENTION, so that a table does not forget a file before it is removed.
         removed = lake.change(table, lambda found: found.vacuum(RETENTION_H, False, enforce_retention_duration=False))
         files = len(lake.required(table).file_uris())
         before = files + joined["numFilesRemoved"] - joined["numFilesAdded"]

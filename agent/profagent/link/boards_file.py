@@ -165,10 +165,10 @@ class BoardsFile:
             for name in names:
                 entry = _known(entries, name, self.path)
                 groups = tuple(each for each in dict.fromkeys((*entry.groups, *joins)) if each not in leaves)
-                kept = {key: value for key, value in {**entry.labels, **labels}.items() if key not in drops}
-                replace(entry, groups=groups, labels=kept).check("the board")
+                remaining = {key: value for key, value in {**entry.labels, **labels}.items() if key not in drops}
+                replace(entry, groups=groups, labels=remaining).check("the board")
                 _write_groups(document["boards"][name], groups)
-                _write_labels(document["boards"][name], kept)
+                _write_labels(document["boards"][name], remaining)
 
     def remove(self, name: str) -> None:
         """Remove a board. Raises UsageError if the file has none of that name; ProfagentError."""

@@ -16,8 +16,8 @@ from profagent.formats.names import display_text, is_collection_name
 from profagent.limits import (
     LARGEST_CHUNK_BYTES,
     LARGEST_JOBS,
-    LARGEST_KEPT_LOSSES,
     LARGEST_LOGS,
+    LARGEST_RECORDED_LOSSES,
     LONGEST_PATH_BYTES,
     LONGEST_SHOWN_BYTES,
 )
@@ -58,7 +58,7 @@ class LogTable:
         # By handle, each log as it stands after the latest event.
         self._logs: dict[int, FollowedLog] = {}
         self._paths: set[tuple[str, bytes]] = set()  # JOB and path of each log, to find a second handle
-        self._kept_losses: set[int] = set()  # numbers of kept losses, to bound them
+        self._recorded_losses: set[int] = set()  # numbers of kept losses, to bound them
         self._unasked: set[int] = set()  # handles of logs whose data comes without waiting for a Holding
         # By handle, logs of `_unasked` of which the host holds something: their events are dropped until they are
         # released and announced again. The value is the JOB's name, empty for a log that the host skips.
@@ -142,9 +142,9 @@ class LogTable:
 
     def _lost(self, loss: Loss, log: FollowedLog | None, jobs: Mapping[int, JobStatus]) -> Received:
         if loss.id:
-            self._kept_losses.add(loss.id)
-            if len(self._kept_losses) > LARGEST_KEPT_LOSSES:
-                refuse(f"it told of more than {LARGEST_KEPT_LOSSES:,} kept losses")
+            self._recorded_losses.add(loss.id)
+            if len(self._recorded_losses) > LARGEST_RECORDED_LOSSES:
+                refuse(f"it told of more than {LARGEST_RECORDED_LOSSES:,} kept losses")
         if log is not None and log.held is not None:
             return Received(log.job, log, loss)
         job = jobs.get(loss.job)

@@ -126,8 +126,8 @@ class LinkSession:
         # Handles of the JOBs that this stream follows, also of removed ones; JOBs of another SoC are taken out.
         self._selected: set[int] = set()
         self._entered: dict[int, JobStatus] = {}  # by handle, statuses that were handed on
-        self._heard_of: set[str] = set()  # followed JOBs of which the board sent anything after their Select
-        self._came: set[str] = set()  # followed JOBs that had caught up once
+        self._with_events: set[str] = set()  # followed JOBs of which the board sent anything after their Select
+        self._were_caught_up: set[str] = set()  # followed JOBs that had caught up once
         # Events that are gathered for the next Arrived; their bytes are bounded.
         self._pending: list[m.Received] = []
         self._unanswered: tuple[m.Batch, float] | None = None  # a batch that waits for Holdings of its new logs
@@ -332,7 +332,7 @@ class LinkSession:
             self.stop()
         elif self.finish_by is None:
             jobs = (self._jobs[handle] for handle in self._selected)
-            is_behind = not all(job.is_over or job.name in self._came for job in jobs)
+            is_behind = not all(job.is_over or job.name in self._were_caught_up for job in jobs)
             can_ask = asks and SYNC in self._board.capabilities
             self.finish_by = now + (ANSWER_S if can_ask and not is_behind else LEAVE_BEHIND_S)
             # An older daemon cannot be asked; its JOBs caught up, and its heartbeats still arrive.
@@ -425,14 +425,14 @@ class LinkSession:
         if events and not self._pending:
             self._flush_at = now + self._gather_s
         self._pending += events
-        self._heard_of |= {each.job for each in events}
+        self._with_events |= {each.job for each in events}
         self._pending_bytes += sum(len(e.event.data) for e in events if isinstance(e.event, m.Started | m.Chunk))
         if self._pending_bytes >= LARGEST_BATCH_BYTES or len(self._pending) >= LARGEST_BATCH_EVENTS:
             self.flush()
 
     def _announced(self, announced: Sequence[m.AnnouncedLog], *, is_asked: bool = True) -> None:
         logs = tuple(self._logs.announce(log, self._entered, is_asked=is_asked) for log in announced)
-        self._heard_of |= {log.job for log in logs}
+        self._with_events |= {log.job for log in logs}
         # The sink can answer for a log only when all data that came under its earlier handle was handed on.
         pending = {(each.job, each.log.path) for each in self._pending if each.log is not None}
         if any((log.job, log.path) in pending for log in logs):
@@ -462,15 +462,15 @@ class LinkSession:
         if is_gone:
             del self._followed[job.name]
         if job.caught_up:
-            self._heard_of.add(job.name)
-            self._came.add(job.name)
+            self._with_events.add(job.name)
+            self._were_caught_up.add(job.name)
         if is_news:
             self.flush()
         # Events go first: observers take what follows a caught-up JOB as new.
         self._show()
         if is_news:
             # A JOB that was removed before the board received its Select has not arrived.
-            has_come = job.caught_up or (job.state == REMOVED and job.name in self._heard_of)
+            has_come = job.caught_up or (job.state == REMOVED and job.name in self._with_events)
             self._events.append(m.JobEntered(job, has_come))
         if is_gone:
             for other in [each for each in self._jobs.values() if each.name == job.name and each.state != REMOVED]:
@@ -482,8 +482,8 @@ class LinkSession:
             return False
         self._selected.add(job.handle)
         self._followed[job.name] = job.handle
-        self._heard_of.discard(job.name)
-        self._came.discard(job.name)
+        self._with_events.discard(job.name)
+        self._were_caught_up.discard(job.name)
         self._events.append(m.JobFollowed(job))
         self._to_send.append(m.Select((job.handle,)))
         return True

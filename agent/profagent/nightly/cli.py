@@ -35,7 +35,7 @@ from profagent.limits import COMMAND_S, SYSTEMCTL_S, WEBHOOK_S
 from profagent.link.boards_file import BoardsFile
 from profagent.nightly.night import Night, each_board, example, read_settings, report_lines
 from profagent.nightly.page import PastBoard, junit_of, past_nights, write_beside
-from profagent.nightly.run import NightRun, Pushing, measure
+from profagent.nightly.run import NightRun, Pushing, session_to_compare
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, keep_what_is_not_in
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace, located
@@ -44,7 +44,7 @@ from profagent.tables.table import counted, json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.nightly.night import BoardOutcome, Nightly, Tell
+    from profagent.nightly.night import BoardOutcome, Nightly, NightlyRecipients
 
 
 MANAGERS = ("user", "system")
@@ -195,11 +195,11 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
         earlier = [board for past in past_nights(folder) for board in past.boards]
         night_run = NightRun(tonight, here, workspace, began, earlier, tell)
         lake = named_lake(located(settings.lake, here), workspace)
-        outcomes, pushing = run_until_stopped(lambda stop: _captured_and_pushed(night_run, lake, stop))
+        outcomes, pushing = run_until_stopped(lambda stop: _capture_and_push(night_run, lake, stop))
         night = Night(began, outcomes)
         # Tonight counts as well: the sessions that the next night will be compared with must survive the clearing.
         own = [PastBoard(each.board, each.verdict.word, each.session) for each in night.outcomes]
-        measures = [measure(board.name, [*own, *earlier]) for board in settings.boards]
+        measures = [session_to_compare(board.name, [*own, *earlier]) for board in settings.boards]
         staying = {each: "of the next night" for each in measures if each is not None}
         remarks = [pushing.remark] if pushing.remark else []
         # Records that the lake does not have yet must not be deleted.
@@ -218,9 +218,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
     return night.exit_code
 
 
-async def _captured_and_pushed(
-    night_run: NightRun, lake: str, stop: asyncio.Event
-) -> tuple[list[BoardOutcome], Pushing]:
+async def _capture_and_push(night_run: NightRun, lake: str, stop: asyncio.Event) -> tuple[list[BoardOutcome], Pushing]:
     outcomes = await night_run.boards(stop)
     # Without a single capture there is no database, and `push` would fail.
     is_pushed = lake and night_run.workspace.database.exists()
@@ -290,8 +288,8 @@ def cleared_after_night(
     try:
         with workspace.locked():
             chosen = run_to_the_end(lambda: chosen_sessions(workspace, rules, conditions, staying))
-            kept_in = run_to_the_end(lambda: keep_what_is_not_in(lake, workspace, chosen)) if lake else None
-            run_to_the_end(lambda: clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell, lake=kept_in))
+            lake_name = run_to_the_end(lambda: keep_what_is_not_in(lake, workspace, chosen)) if lake else None
+            run_to_the_end(lambda: clear(workspace, chosen, now_us=time.time_ns() // 1000, tell=tell, lake=lake_name))
     except ProfagentError as error:
         return [f"clearing up failed: {error}"]
     sessions = sorted(each.session for group in chosen.groups for each in group)
@@ -299,7 +297,7 @@ def cleared_after_night(
     return [f"deleted the records of {counted(len(sessions), 'session')}: {numbers}"] if sessions else []
 
 
-def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str]:
+def tell_night(night: Night, to: NightlyRecipients, page: Path | None = None) -> Iterator[str]:
     """Notify everyone whom the settings name, and yield a remark for each notification that failed.
 
     A failure does not change the verdict. `page` is attached to the mail.
@@ -313,7 +311,7 @@ def tell_night(night: Night, to: Tell, page: Path | None = None) -> Iterator[str
         yield from _handed(to.command, document, f"{to.command[0]} was not told")
 
 
-def mail(night: Night, to: Tell, page: Path | None) -> EmailMessage:
+def mail(night: Night, to: NightlyRecipients, page: Path | None) -> EmailMessage:
     """Return a mail with the verdict as its subject, the report as its text, and the page attached."""
     message = EmailMessage()
     message["Subject"] = printable(f"profagent: {night.headlines()[0]}")

@@ -71,7 +71,7 @@ Reports = Literal["page", "junit", "report"]
 SENDMAIL = ["/usr/sbin/sendmail", "-t", "-oi"]
 
 
-class Record(msgspec.Struct, forbid_unknown_fields=True):
+class NightlyRecord(msgspec.Struct, forbid_unknown_fields=True):
     """Options of a capture by `profagent record`: the programs of the board run by themselves."""
 
     for_: str | None = msgspec.field(name="for", default=None)
@@ -79,7 +79,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     more: list[str] = []
 
 
-class Collect(msgspec.Struct, forbid_unknown_fields=True):
+class NightlyCollect(msgspec.Struct, forbid_unknown_fields=True):
     """Options of a capture by `profagent collect`, which runs a program on the board."""
 
     main: str
@@ -95,8 +95,8 @@ class NightlyBoard(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str = ""
     group: str = ""
-    record: Record | None = None
-    collect: Collect | None = None
+    record: NightlyRecord | None = None
+    collect: NightlyCollect | None = None
     baseline: str = ""
     labels: dict[str, str] = {}
 
@@ -110,7 +110,7 @@ class NightlyRetention(msgspec.Struct, forbid_unknown_fields=True):
     where: list[str] = []
 
 
-class Tell(msgspec.Struct, forbid_unknown_fields=True):
+class NightlyRecipients(msgspec.Struct, forbid_unknown_fields=True):
     """Table [tell]: the recipients of the verdict."""
 
     webhook: str = ""
@@ -137,7 +137,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     fail_if: list[str] = []
     allow: list[str] = []
     retention: NightlyRetention = msgspec.field(default_factory=NightlyRetention)
-    tell: Tell = msgspec.field(default_factory=Tell)
+    tell: NightlyRecipients = msgspec.field(default_factory=NightlyRecipients)
 
 
 def example(schedule: str | None) -> str:
@@ -337,9 +337,9 @@ class BoardOutcome:
     def document(self) -> dict[str, Any]:
         """Return the result as JSON fields."""
         found = asdict(self)
-        kept = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared", "coverage")}
+        facts = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared", "coverage")}
         simulated = {"simulated": self.is_simulated}
-        return {**kept, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
+        return {**facts, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 
 
 @dataclass(frozen=True, slots=True)

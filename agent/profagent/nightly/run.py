@@ -157,7 +157,7 @@ def capture_call(board: NightlyBoard, folder: Path, workspace: Path, run: str, c
     return ["collect", "-m", collect.main, *common, *options, *collect.more, *arguments]
 
 
-def captured(board: str, ended: Ended) -> BoardOutcome:
+def outcome_of(board: str, ended: Ended) -> BoardOutcome:
     """Return the result of one attempt."""
     code, document = ended.code, ended.document
     if code == UnreachableError.exit_code and document is None:
@@ -223,17 +223,17 @@ class NightRun:
     async def _board(self, board: NightlyBoard, turn: asyncio.Lock, stop: asyncio.Event) -> BoardOutcome:
         now = asyncio.get_running_loop().time
         begun = now()
-        outcome = await self._captured(board, stop)
+        outcome = await self._capture(board, stop)
         async with turn:
             try:
-                await self._answered(board, outcome, stop)
+                await self._evaluate(board, outcome, stop)
             except ProfagentError as error:
                 # An exception would leave the task group, which would cancel the captures of the other boards.
                 outcome.problems.append(str(error))
         outcome.seconds = now() - begun
         return outcome
 
-    async def _answered(self, board: NightlyBoard, outcome: BoardOutcome, stop: asyncio.Event) -> None:
+    async def _evaluate(self, board: NightlyBoard, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         """Export the session, compare it, and write its report; problems are added to the outcome."""
         if outcome.session is not None:
             async with reading(self.workspace.database) as connection:
@@ -243,7 +243,7 @@ class NightRun:
             outcome.problems += [each.problem for each in outcome.compared if each.is_missing]
             await self._reported(outcome.session, outcome, stop)
 
-    async def _captured(self, board: NightlyBoard, stop: asyncio.Event) -> BoardOutcome:
+    async def _capture(self, board: NightlyBoard, stop: asyncio.Event) -> BoardOutcome:
         """Return the result of the last attempt.
 
         Attempts are repeated while the board is away or was restarted, within `attempts` and the time limit.
@@ -272,7 +272,7 @@ class NightRun:
         call = capture_call(board, self.folder, self.workspace.root, self.run, self.settings.counter_map)
         self.tell(f"{board.name}: profagent {' '.join(call)}")
         ended = await run_command(call, limit_s, stop, lambda line: self.tell(f"{board.name}: {line}"))
-        found = captured(board.name, ended)
+        found = outcome_of(board.name, ended)
         if ended.is_stopped:
             found.problems.insert(0, "the night was stopped while this board was captured")
             found.is_away = False
@@ -316,13 +316,13 @@ async def compared(
             found.append(Compared(f"baseline {name}", None, problem=str(error), is_missing=True))
         else:
             found.append(await _compared(settings, f"baseline {name}", base, workspace, session))
-    good = measure(board.name, earlier)
+    good = session_to_compare(board.name, earlier)
     if good is not None and good not in [each.session for each in found]:
         found.append(await _compared(settings, LAST_GOOD, good, workspace, session))
     return found
 
 
-def measure(board: str, earlier: Sequence[PastBoard]) -> int | None:
+def session_to_compare(board: str, earlier: Sequence[PastBoard]) -> int | None:
     """Return the session to compare the board's next night with, or None.
 
     It is that of the last good night, else that of the last undecided one. `earlier` begins with the newest night.

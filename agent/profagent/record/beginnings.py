@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from profagent.link.messages import JobStatus, Profiling
     from profagent.store.writer import Applied
 
-_Model = tuple[str, int | None, int | None, int | None]
+_ModelKey = tuple[str, int | None, int | None, int | None]
 
 
-class Beginnings:
+class PastFilter:
     """Record of the past of each JOB: whether it is still catching up, and which inferences were shown.
 
     A JOB that existed when watching began is shown from now on, or completely with `from_start`; a JOB that appears
@@ -39,9 +39,9 @@ class Beginnings:
         self._returning: set[str] = set()
         # By JOB and model, the current_pic_count of inferences that were shown; bounded, since a JOB has no largest
         # size.
-        self._shown: dict[str, LRUCache[_Model, LRUCache[int, None]]] = {}
+        self._shown: dict[str, LRUCache[_ModelKey, LRUCache[int, None]]] = {}
         # By JOB and model, the largest current_pic_count that was passed over.
-        self._passed: dict[str, LRUCache[_Model, int]] = {}
+        self._passed: dict[str, LRUCache[_ModelKey, int]] = {}
         # By JOB, inferences that were under way when the JOB's past was passed over, with the units that had no `.done`
         # yet.
         self._straddling: dict[str, LRUCache[InferenceKey, set[LogKind]]] = {}
@@ -135,7 +135,7 @@ class Beginnings:
         shown[event["current_pic_count"]] = None
 
 
-def _model_of(name: LogName) -> _Model:
+def _model_of(name: LogName) -> _ModelKey:
     """Return the key of a log's model, with the name as events have it."""
     return display_text(name.model or ""), name.model_id, name.device, name.stream
 
@@ -147,7 +147,7 @@ GROWTH_S = 10.0
 _LOOK_S = 0.1
 
 
-class MadeJobs:
+class ProgramJobs:
     """JOBs that appear in one directory of the board while one program runs."""
 
     def __init__(self, directory: str, before: Collection[str], profiling: Profiling | None = None) -> None:

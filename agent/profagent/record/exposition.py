@@ -21,9 +21,9 @@ from profagent.formats.figure_states import FigureState
 from profagent.ingest.changes import (
     ApiRecords,
     ContentLedger,
-    KeptLoss,
     LinkLedger,
     PlainLogs,
+    RecordedLoss,
     SegmentRecords,
     SourceRows,
     files_of,
@@ -92,9 +92,9 @@ class Exposition:
         self.layers_recorded = self._gauge("layers_recorded", "How many layers of the last inference came.", "model")
         self.layers_known = self._gauge("layers_known", "How many layers the model has.", "model")
 
-    def measured(self, observer: Observer, board: str) -> Measured:
+    def measuring(self, observer: Observer, board: str) -> MeasuringObserver:
         """Return an observer that feeds these metrics from one board's capture, and passes on to `observer`."""
-        return Measured(observer, self, board)
+        return MeasuringObserver(observer, self, board)
 
     def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
         return Gauge(f"profagent_{name}", about, ("board", *labels), registry=self.registry)
@@ -164,7 +164,7 @@ def _is_in(session: LinkSession, *states: State) -> float:
     return float(session.state in states)
 
 
-class Measured:
+class MeasuringObserver:
     """Observer that sets metrics from what arrives and passes each call on to another observer."""
 
     def __init__(self, observer: Observer, exposition: Exposition, board: str) -> None:
@@ -237,7 +237,7 @@ class Measured:
         for each in applied:
             for change in each.batch.changes:
                 self._count(each.batch.job, change)
-            for event in self._events.told(each, time.monotonic()):
+            for event in self._events.batch_events(each, time.monotonic()):
                 if event["event"] == "inference" and event["figures"] == FigureState.FINAL:
                     self._time(event)
                 elif event["event"] == "latency":
@@ -258,7 +258,7 @@ class Measured:
                 self._take_rows(job, change)
             case ContentLedger():
                 self._lose((job, change.path), change.entries)
-            case KeptLoss():
+            case RecordedLoss():
                 self._lose(change.number, [change.entry])
             case LinkLedger() if change.entry.grade == ledger.LOSS:
                 reason = change.entry.reason

@@ -11,7 +11,6 @@ from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.formats.counter_maps import simulated_map
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver, loss_change
-from profagent.ingest.feed import Feed
 from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
 from profagent.ingest.source import decoder_of, source_named
 from profagent.ledger import another_file, checked_path, refusal, removal_entry
@@ -42,7 +41,7 @@ class OpenJob(NamedTuple):
     decoder: Decoder
 
 
-class LeftLogs(NamedTuple):
+class BatchLogs(NamedTuple):
     """Logs of one JOB that a batch was going to write, with the JOB's directory on the board and its source."""
 
     job: str
@@ -76,12 +75,12 @@ class OpenBatch:
         self._names = {(each.job, each.log.path, each.log.snapshot) for each in events if each.log is not None}
         if not self._files:
             return
-        by_job: dict[str, LeftLogs] = {}
+        by_job: dict[str, BatchLogs] = {}
         for job, path, is_snapshot in self._names:
-            left = by_job.get(job)
-            if left is None:
-                left = by_job[job] = LeftLogs(job, *place(job), [], [])
-            (left.snapshots if is_snapshot else left.data).append(os.fsdecode(path))
+            logs = by_job.get(job)
+            if logs is None:
+                logs = by_job[job] = BatchLogs(job, *place(job), [], [])
+            (logs.snapshots if is_snapshot else logs.data).append(os.fsdecode(path))
         file = self._files[0]
         with Translated(f"cannot write {file}", file.parent):
             handle = opened(str(file), os.O_WRONLY)
@@ -100,15 +99,15 @@ class OpenBatch:
         """Return True if the latest batch has an event of a log."""
         return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
 
-    def left(self) -> list[LeftLogs]:
+    def names(self) -> list[BatchLogs]:
         """Return the logs that the latest two batches were going to write. Raises StoreError."""
         return [each for file in self._files for each in _names_in(file)]
 
 
-def _names_in(file: Path) -> list[LeftLogs]:
+def _names_in(file: Path) -> list[BatchLogs]:
     with Translated(f"cannot read {file}", file.parent):
         try:
-            return [LeftLogs(*each) for each in json.loads(file.read_bytes())]
+            return [BatchLogs(*each) for each in json.loads(file.read_bytes())]
         except (FileNotFoundError, ValueError):
             # No batch was ever begun, or the power failed before its names were on the disk.
             return []
@@ -168,28 +167,28 @@ class BoardMirrors:
         for log in logs:
             self._of(log.job).decoder.expect([log.path])
 
-    def begun(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
+    def begun(self, logs: BatchLogs, held: Mapping[str, HeldLog]) -> list[Change]:
         """Return changes that mark a batch's data logs as begun if the mirror has more of them than is committed.
 
         The rest of these logs arrives again. Raises StoreError.
         """
-        mirror = self._of(left.job).mirror
+        mirror = self._of(logs.job).mirror
         changes: list[Change] = []
-        for path in left.data:
+        for path in logs.data:
             known = held.get(path)
             generation, offset = (known.generation, known.offset) if known else (0, 0)
             if mirror.is_beyond(path, generation, offset):
                 changes.append(LogAdvanced(path, generation, offset, digest=known.digest if known else None))
         return changes
 
-    def arrived(self, left: LeftLogs, held: Mapping[str, HeldLog]) -> list[Change]:
-        """Return the changes of a batch's snapshots that differ from what is committed: no earlier file is left.
+    def arrived(self, logs: BatchLogs, held: Mapping[str, HeldLog]) -> list[Change]:
+        """Return the changes of a batch's snapshots that differ from what is committed: no earlier file is logs.
 
         Data logs are restored before this call. Raises StoreError.
         """
-        job = self._of(left.job)
+        job = self._of(logs.job)
         changes: list[Change] = []
-        for path in left.snapshots:
+        for path in logs.snapshots:
             known, size = held.get(path), job.mirror.size(path)
             digest = None if size is None else job.mirror.prefix_digest(path, size)
             if digest is None or (known is not None and (size, digest) == (known.offset, known.digest)):
@@ -198,7 +197,7 @@ class BoardMirrors:
             try:
                 changes += job.decoder.snapshot(path, max(generation, 1), content, digest, size=size)
             except UnsupportedBoardError as error:
-                changes.append(self._refuse(left.job, error))
+                changes.append(self._refuse(logs.job, error))
         return changes
 
     def compare(
@@ -220,7 +219,7 @@ class BoardMirrors:
                 continue
             if not log.snapshot:
                 mirror.take_back(path, known.generation)
-            digest = mirror.prefix_digest(path, known.offset, told=known.digest)
+            digest = mirror.prefix_digest(path, known.offset, declared=known.digest)
             if log.snapshot and digest != known.digest:
                 # The process ended after the new snapshot had taken the old one's place and before its rows were
                 # committed.
@@ -419,8 +418,8 @@ class BoardMirrors:
 
     def _another_file(self, log: FollowedLog, path: str, event: Started) -> Iterator[Change]:
         # The ledger has an entry already for a log whose bytes the mirror lost.
-        is_told = log.snapshot or (event.reason == ledger.DIFFERENT and log.handle in self._damaged)
-        if event.reason in _ANOTHER_FILE and not is_told:
+        is_repeated = log.snapshot or (event.reason == ledger.DIFFERENT and log.handle in self._damaged)
+        if event.reason in _ANOTHER_FILE and not is_repeated:
             yield LinkLedger(path, another_file(event.reason))
 
     def _grown(
@@ -447,7 +446,7 @@ class BoardMirrors:
             # The mirror has no new content: the snapshot is as it was held, and a removed one is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
-        _check_digest(job.mirror.prefix_digest(path, event.size, told=event.digest), event.digest, log.job, path)
+        _check_digest(job.mirror.prefix_digest(path, event.size, declared=event.digest), event.digest, log.job, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from profagent.formats.sampling import Keeping
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, Profiling
-    from profagent.record.beginnings import Beginnings, MadeJobs
+    from profagent.record.beginnings import PastFilter, ProgramJobs
     from profagent.store.workspace import Workspace
 
 
@@ -47,7 +47,7 @@ class RecordOptions:
     access: Access = field(default_factory=_by_address)
     consumer: str | None = None
     source: str = "record"
-    made: MadeJobs | None = None
+    made: ProgramJobs | None = None
     from_now: bool = False
     metrics_listen: str | None = None
 
@@ -56,7 +56,7 @@ class RecordOptions:
 class RecordingOptions:
     """Options of one board's recording. `now_us` is the host's wall clock; `job` is that of SessionStart.
 
-    `profiling` is the program's configuration, where this host knows it better than the board. `beginnings` decides
+    `profiling` is the program's configuration, where this host knows it better than the board. `past_filter` decides
     what is from before the capture and is not taken; without it everything is taken. With `notes_past` the names of
     passed logs are noted all the same, to judge how well a model was sampled. `keeping` chooses inferences. `compared`
     is called with the board's clock minus the host's in µs. `hold` is called with the board's identity before any of
@@ -73,7 +73,7 @@ class RecordingOptions:
     job: str = ""
     profiling: Profiling | None = None
     keeping: Keeping | None = None
-    beginnings: Beginnings | None = None
+    past_filter: PastFilter | None = None
     notes_past: bool = True
     compared: Callable[[int], None] = lambda _: None
     hold: Callable[[str], None] = lambda _: None

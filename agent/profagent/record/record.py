@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Batching delay before a commit, out of the 250 ms within which a row is to be in the database.
 GATHER_S = 0.1
-TELL_KEPT_S = 5.0
+TELL_PASSED_OVER_S = 5.0
 KEEP_COVERAGE_S = 5.0
 # A backlog below this size is not announced: it is copied before the line has been read.
 LEAST_BYTES = 1 << 20
@@ -209,12 +209,12 @@ class BoardRecord:
                 labels={**options.access.named(address).labels, **options.labels},
                 always_new=options.new,
                 keeping=options.keeping,
-                beginnings=self._view.beginnings,
+                past_filter=self._view.past_filter,
                 hold=lambda identity: self._lock.enter_context(options.workspace.board_locked(identity)),
                 with_columns=exposition is not None,
             ),
         )
-        self._measured = None if exposition is None else exposition.measured(self._view, address)
+        self._measured = None if exposition is None else exposition.measuring(self._view, address)
         self._capture = self._made_capture()
         # The first error that ended this board's capture.
         self._error: ProfagentError | None = None
@@ -251,7 +251,7 @@ class BoardRecord:
             raise self._error
 
     async def _follow(self) -> None:
-        sides = (self._tell_kept(), self._tell_held(), self._show_backlog(), self._keep_coverage())
+        sides = (self._tell_passed_over(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
         try:
             # A task of its own, so that each step of the capture is not passed through the frames of this one.
@@ -291,14 +291,14 @@ class BoardRecord:
         summary = await self.summary()
         return {**head, **summary, **({"exit_code": self._error.exit_code} if self._error else {})}
 
-    async def _tell_kept(self) -> None:
-        """Write now and then how many inferences were kept, if some are passed over on purpose."""
-        told = None
+    async def _tell_passed_over(self) -> None:
+        """Write now and then how many inferences were copied, if some are passed over on purpose."""
+        previous = None
         while self._options.keeping is not None:
-            await asyncio.sleep(TELL_KEPT_S)
+            await asyncio.sleep(TELL_PASSED_OVER_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
-            if line is not None and line != told:
-                told = line
+            if line is not None and line != previous:
+                previous = line
                 self._tell(line)
 
     @property
@@ -347,11 +347,11 @@ class BoardRecord:
     async def _note_shortcomings(self) -> None:
         """Write ledger entries for what the board may still have, and for ends that were not met."""
         session, coverage, behind = self._capture.session, self._capture.coverage, self._behind()
-        told = []
+        stopped = []
         for name, left in (await self._left(behind)).items():
-            told.append(f"stopped early: {not_copied_text(left, name)}")
-            self._recording.note(name, ledger.entry(ledger.STOPPED_EARLY, told[-1], first=left))
-        self._tell_first(told)
+            stopped.append(f"stopped early: {not_copied_text(left, name)}")
+            self._recording.note(name, ledger.entry(ledger.STOPPED_EARLY, stopped[-1], first=left))
+        self._tell_first(stopped)
         going_on = [job for job in self._view.jobs if job.is_job and not job.is_over and job not in behind]
         for job in going_on if self._options.until_finished else ():
             count = 0 if session.has_synced else None
@@ -374,11 +374,11 @@ class BoardRecord:
 
     def _tell_first(self, lines: Iterable[str]) -> None:
         """Write the first MOST_JOB_LINES lines and the number of the others: a board may have any number of JOBs."""
-        told = list(lines)
-        for line in told[:MOST_JOB_LINES]:
+        known = list(lines)
+        for line in known[:MOST_JOB_LINES]:
             self._tell(line)
-        if len(told) > MOST_JOB_LINES:
-            self._tell(f"the same of {len(told) - MOST_JOB_LINES:,} other JOBs: `profagent ledger` lists them")
+        if len(known) > MOST_JOB_LINES:
+            self._tell(f"the same of {len(known) - MOST_JOB_LINES:,} other JOBs: `profagent ledger` lists them")
 
     async def _left(self, jobs: Sequence[JobStatus]) -> dict[str, int | None]:
         """Return by JOB how many inferences the board has that are not in the session; None if that is not known.
@@ -472,11 +472,11 @@ class BoardRecord:
         """Return True if a JOB is captured: it runs, appears later, was begun by this session, or is in the backlog."""
         if self._options.made is not None:
             return self._options.made.wants(job, listed)
-        if self._view.beginnings is not None:
-            return self._view.beginnings.wants(job, listed)
+        if self._view.past_filter is not None:
+            return self._view.past_filter.wants(job, listed)
         wanted = self._options.backlog or not listed or not job.has_ended or self._recording.has_begun(job.name)
-        is_told = not job.has_ended or (wanted and self._backlog.is_shown)
-        if listed and is_told and job.name not in self._known:
+        is_reported = not job.has_ended or (wanted and self._backlog.is_shown)
+        if listed and is_reported and job.name not in self._known:
             self._known.add(job.name)
             self._found.put_nowait((job.name, not job.has_ended))
         return wanted

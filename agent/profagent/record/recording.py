@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from profagent.link.channel import Channel
     from profagent.link.coverage import Coverage
     from profagent.link.messages import Board, FollowedLog, JobStatus, Received
-    from profagent.record.mirroring import LeftLogs
+    from profagent.record.mirroring import BatchLogs
     from profagent.record.options import RecordingOptions
     from profagent.store.inference_columns import InferenceColumns
     from profagent.store.store import HeldJob, HeldLog, Store, StoredSession
@@ -124,7 +124,7 @@ class Recording:
             options.hold(identity)
             self._held = identity
         start = options.session_start(board, identity, address, counter_map)
-        is_past = None if options.beginnings is None else options.beginnings.is_in_past
+        is_past = None if options.past_filter is None else options.past_filter.is_in_past
         feed = None if options.reads else Feed()
         self._opened = BoardMirrors(
             self._workspace, identity, counter_map, feed, keeping=options.keeping, is_past=is_past
@@ -145,21 +145,21 @@ class Recording:
         # here and not when a batch fails: after a second Ctrl-C the thread may still write, and a closed file's
         # descriptor could then name another file.
         self._mirrors.close()
-        left = await asyncio.to_thread(self._mirrors.batch.left)
-        self._mirrors.sources |= {each.job: each.source for each in left}
-        await self._tell_left(left, self._mirrors.begun)
+        uncommitted = await asyncio.to_thread(self._mirrors.batch.names)
+        self._mirrors.sources |= {each.job: each.source for each in uncommitted}
+        await self._write_uncommitted(uncommitted, self._mirrors.begun)
         aside = await asyncio.to_thread(self._mirrors.set_aside)
         unfinished = await self.session.unfinished_logs()
         await to_the_end(self._mirrors.restore, [*unfinished, *await self.session.committed_logs(aside)])
         await to_the_end(self._mirrors.expect, unfinished)
-        await self._tell_left(left, self._mirrors.arrived)
+        await self._write_uncommitted(uncommitted, self._mirrors.arrived)
         self._is_torn = False
 
-    async def _tell_left(
-        self, left: Sequence[LeftLogs], meaning: Callable[[LeftLogs, Mapping[str, HeldLog]], Sequence[Change]]
+    async def _write_uncommitted(
+        self, uncommitted: Sequence[BatchLogs], meaning: Callable[[BatchLogs, Mapping[str, HeldLog]], Sequence[Change]]
     ) -> None:
         """Write the changes for logs that an uncommitted batch left in the mirrors; their JOBs count as open."""
-        for each in left:
+        for each in uncommitted:
             held = await self.session.held(each.job, [*each.data, *each.snapshots])
             if changes := await to_the_end(meaning, each, held):
                 await self._apply([JobChanges(each.job, each.directory, changes, OPEN)])
@@ -241,16 +241,16 @@ class Recording:
         new = [path for path, log in by_path.items() if not (log.snapshot and path in held and held[path].complete)]
         holdings, lost = self._mirrors.compare(job, by_path, held)
         # A passed sample did arrive: without its name it would count as a missed one.
-        told = (*past, *new) if self._options.notes_past else new
-        names = [NamesAnnounced(told)] if told and not self._options.reads else []
+        announced = (*past, *new) if self._options.notes_past else new
+        names = [NamesAnnounced(announced)] if announced and not self._options.reads else []
         return [*names, *lost], [*answers, *holdings]
 
     def _past_logs(self, job: str, by_path: Mapping[str, FollowedLog], begun: Collection[str]) -> list[str]:
-        beginnings, source = self._options.beginnings, self._place(job)[1]
-        if beginnings is None:
+        past_filter, source = self._options.past_filter, self._place(job)[1]
+        if past_filter is None:
             return []
         newest = max((path for path, log in by_path.items() if not log.snapshot), default="")
-        return [path for path in by_path if path not in begun and beginnings.leaves_out(job, source, path, newest)]
+        return [path for path in by_path if path not in begun and past_filter.leaves_out(job, source, path, newest)]
 
     async def _know_interval(self, job: str) -> None:
         """Give the mirrors a JOB's interval: the first one stays over restarts, because schedules count steps by it."""
@@ -460,9 +460,9 @@ class Recording:
     ) -> tuple[list[JobChanges], list[Acknowledgement]]:
         """Write events into the mirrors; return their changes, and acknowledgements to send after the commit."""
         self._mirrors.batch.begin([*events, *(each for arrival in read for each in arrival.received)], self._place)
-        (by_job, reached), beginnings = self._mirrors.take(events, read), self._options.beginnings
+        (by_job, reached), past_filter = self._mirrors.take(events, read), self._options.past_filter
         for job, changes in by_job.items():
-            is_past = beginnings is not None and beginnings.is_in_past(job)
+            is_past = past_filter is not None and past_filter.is_in_past(job)
             self._add(job, without_rows(self._place(job)[1], changes) if is_past else changes)
         return self._take_waiting(), reached
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from profagent import ledger
 from profagent.cli.running import LinkRemarks, remarks
-from profagent.ingest.changes import InferenceTimed, KeptLoss, LinkLedger, PlainLogs
+from profagent.ingest.changes import InferenceTimed, LinkLedger, PlainLogs, RecordedLoss
 from profagent.ledger import Entry
 from profagent.limits import MOST_SHOWN_LOSSES
 from profagent.link.messages import REMOVED
-from profagent.record.beginnings import Beginnings
-from profagent.tables.provenance import kept_loss_line
+from profagent.record.beginnings import PastFilter
+from profagent.tables.provenance import recorded_loss_line
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NO_JOB = "no open JOB yet: waiting for a program that records"
 # Kinds of changes that the view looks at; batches have many others.
-_SHOWN = (KeptLoss, LinkLedger, InferenceTimed, PlainLogs)
+_SHOWN = (RecordedLoss, LinkLedger, InferenceTimed, PlainLogs)
 
 
 class RecordView:
@@ -44,8 +44,8 @@ class RecordView:
         self._removed: set[str] = set()
         self._links = LinkRemarks(time.monotonic)
         # By number, the kept losses that were shown; every stream reports them again.
-        self._kept_losses: dict[int, KeptLoss] = {}
-        self.beginnings = Beginnings(from_start=False) if options.from_now else None
+        self._recorded_losses: dict[int, RecordedLoss] = {}
+        self.past_filter = PastFilter(from_start=False) if options.from_now else None
         self.jobs: Sequence[JobStatus] = ()
         # True once every JOB has ended and is complete, with --until-finished.
         self.is_over = False
@@ -68,8 +68,8 @@ class RecordView:
         self.away = error
         if self._options.made is not None:
             self._options.made.unlinked()
-        if self.beginnings is not None:
-            self.beginnings.link_is_new()
+        if self.past_filter is not None:
+            self.past_filter.link_is_new()
         if (line := self._links.gone(error, wait_s)) is not None:
             self._tell(line)
 
@@ -93,11 +93,11 @@ class RecordView:
 
     def _know(self, job: str, change: Change) -> None:
         match change:
-            case KeptLoss() if (
-                self._kept_losses.get(change.number) != change and len(self._kept_losses) < MOST_SHOWN_LOSSES
+            case RecordedLoss() if (
+                self._recorded_losses.get(change.number) != change and len(self._recorded_losses) < MOST_SHOWN_LOSSES
             ):
-                self._kept_losses[change.number] = change
-                self._tell(kept_loss_line(change.fields))
+                self._recorded_losses[change.number] = change
+                self._tell(recorded_loss_line(change.fields))
             case LinkLedger(entry=Entry(grade=ledger.LOSS, reason=ledger.REMOVED_OPEN)) if job in self._seen:
                 self._tell(f"{job} was removed from the board before it had ended")
             case InferenceTimed() if change.done is not None and self._options.inferences is not None:
@@ -122,8 +122,8 @@ class RecordView:
             self._has_waited = True
             self._tell(NO_JOB if self._options.backlog else f"{NO_JOB}; --backlog copies those that have ended")
         for job in jobs:
-            if job.caught_up and self.beginnings is not None:
-                self.beginnings.caught_up(job.name)
+            if job.caught_up and self.past_filter is not None:
+                self.past_filter.caught_up(job.name)
         self._end_if_over()
 
     @property

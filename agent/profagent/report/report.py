@@ -26,7 +26,7 @@ from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
 from profagent.stats.session_figures import SessionFigures, joined_us
-from profagent.stats.stats import BYS, answered, gathered, kept
+from profagent.stats.stats import BYS, answered, gathered, stats_of_cleared
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
@@ -104,7 +104,9 @@ async def gather(
         scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]
         about = await _about(readers[0], session, scopes[0].job.job if operand.job and scopes else None)
         if await is_cleared(readers[0], session.session):
-            read = _Read({by: await kept(readers[0], session, by, job=operand.job, skip=None) for by in BYS})
+            read = _Read(
+                {by: await stats_of_cleared(readers[0], session, by, job=operand.job, skip=None) for by in BYS}
+            )
         else:
             read = await _read(readers, session, scopes, rules, language)
     shown = {
@@ -230,7 +232,7 @@ def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language:
     rules = "No rule found what to change ({count} lack data to tell). "
     longest = "The layer that takes the most time is {layer} ({share} %), bound by: {bound}"
     share, bound = _number(layers[0]["share"]), layers[0]["bound by"] or UNKNOWN
-    return (texts.text(rules, count=len(advice.untold)) if advice else "") + texts.text(
+    return (texts.text(rules, count=len(advice.undecided)) if advice else "") + texts.text(
         longest, layer=layers[0]["layer"], share=share, bound=texts.text(bound)
     )
 

@@ -117,14 +117,14 @@ class Timeline:
         if not models:
             return
         about = f"{scope.job.name}: " if is_named else ""
-        drawn = [place for places in models for place in _evenly(places, MOST_DRAWN_INFERENCES)]
+        drawn = [place for places in models for place in _evenly_spread(places, MOST_DRAWN_INFERENCES)]
         numbers = [job.numbers[place] for place in drawn]
         spans = await connection.run(partial(_spans_of, numbers))
         for place, span in zip(drawn, zip(*(each.tolist() for each in spans), strict=True), strict=True):
             self._inference(job.inferences[place], *span)
         most = max((len(job.layers[job.inferences[places[0]].model]) for places in models), default=0)
         each = max(1, MOST_DRAWN_LAYERS // max(most, 1) // len({job.inferences[places[0]].model for places in models}))
-        detailed = [place for places in models for place in _evenly(places, each)]
+        detailed = [place for places in models for place in _evenly_spread(places, each)]
         for page in await connection.run(partial(_pages_of, job, detailed)):
             self._layers(page, job, detailed, scope.job.frequency_mhz)
         total = len(job.inferences)
@@ -217,7 +217,7 @@ def _by_model(job: JobRecords) -> list[list[int]]:
     return [*found.values()]
 
 
-def _evenly(places: Sequence[int], most: int) -> list[int]:
+def _evenly_spread(places: Sequence[int], most: int) -> list[int]:
     """Return at most `most` of the places, evenly spread and with the first."""
     behind = np.arange(len(places), 0, -1)
     is_taken = behind * most // len(places) > (behind - 1) * most // len(places)
@@ -246,11 +246,11 @@ def thinned(points: NDArray[np.float64], most: int) -> NDArray[np.float64]:
     """Return at most `most` rows of (x, y) sorted by x: the lowest and the highest of each part."""
     if len(points) <= most:
         return points
-    kept: list[int] = []
+    places: list[int] = []
     for part in np.array_split(np.arange(len(points)), most // 2):
         values = points[part, 1]
-        kept += sorted({int(part[values.argmin()]), int(part[values.argmax()])})
-    return points[kept]
+        places += sorted({int(part[values.argmin()]), int(part[values.argmax()])})
+    return points[places]
 
 
 def _rounded(points: NDArray[np.float64], origin: float) -> Iterable[list[float]]:

@@ -31,8 +31,8 @@ from profagent.tables.provenance import (
     covered_text,
     events_line,
     keeping_line,
-    kept_loss_line,
     named_gaps,
+    recorded_loss_line,
     session_title,
     share_text,
 )
@@ -80,10 +80,10 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
             click.echo(toned(f"session {session['session']}: {printable(line)}"))
         if (events := events_line(session["events"])) is not None:
             click.echo(f"session {session['session']}: {events}")
-        if (kept := keeping_line(session["sampling"])) is not None:
-            click.echo(f"session {session['session']}: {kept}")
+        if (keeping := keeping_line(session["sampling"])) is not None:
+            click.echo(f"session {session['session']}: {keeping}")
         for loss in session["kept_losses"]:
-            click.echo(toned(f"session {session['session']}: {printable(kept_loss_line(loss))}"))
+            click.echo(toned(f"session {session['session']}: {printable(recorded_loss_line(loss))}"))
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
 

@@ -57,7 +57,7 @@ class Person:
         return await _from_program(program, prompt) if answer is None and program and wish != "never" else answer
 
 
-class Given:
+class PasswordAsker:
     """An asker that knows the board's password, and passes all other questions on to a person."""
 
     def __init__(self, password: str, person: Asker) -> None:

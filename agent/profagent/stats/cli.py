@@ -52,7 +52,7 @@ NEEDS = {
     "step": "marks alone are no steps, a span, a range or a Profiler's step is one",
 }
 # The condition under which another tool's results contain any of it.
-NEEDS_OF_TOLD = {
+NEEDS_OF_IMPORTED = {
     "api": "api_statistic, runtime_api, a timeline or a database's CANN_API tells calls; they are recorded with"
     " --ascendcl and --runtime-api of msprof, runtime_api of profiling_options, or the profiler's Level1",
     "aicpu": "of another tool's results --by type has what ran there, with (AI_CPU) behind its type; more is recorded"
@@ -168,8 +168,8 @@ def _heading(answer: Stats) -> str:
 
 def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[str]:
     if not answer.rows and not any(each.left_out for each in answer.left_out):
-        is_told = any("told_by" in each for each in answer.provenance)
-        need = (NEEDS_OF_TOLD if is_told else NEEDS).get(answer.by)
+        is_imported = any("imported_from" in each for each in answer.provenance)
+        need = (NEEDS_OF_IMPORTED if is_imported else NEEDS).get(answer.by)
         # Advice about acl.json helps only if there is a JOB, whose program reads one.
         about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
         yield f"nothing was recorded that could be told by {answer.by}{about}"

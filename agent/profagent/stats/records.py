@@ -187,7 +187,7 @@ def _counters(
     """Return records of SAMPLED_FILES files of each model with their counters; None if there are none."""
     ours = segments.of_unit(LogKind.AICORE)
     models = np.array([each.model for each in inferences], np.int64)[ours.inference]
-    logs = [_evenly(np.unique(ours.log[models == model])) for model in np.unique(models)]
+    logs = [_sampled_files(np.unique(ours.log[models == model])) for model in np.unique(models)]
     if not logs:
         return None
     some = ours.at(np.isin(ours.log, np.concatenate(logs)))
@@ -215,7 +215,7 @@ def _calls_of(connection: sqlite3.Connection, *, job: int, session: int | None =
     return CallTable.joined(call_tables(connection, session=session, job=job))
 
 
-def _evenly(logs: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sampled_files(logs: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return SAMPLED_FILES of the files, spread evenly; all of them if there are no more."""
     places = np.arange(len(logs)) * SAMPLED_FILES // len(logs)
     return logs[np.diff(places, prepend=-1) > 0]

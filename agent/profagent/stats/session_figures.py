@@ -164,7 +164,7 @@ class ModelFigures(NamedTuple):
         return Parts(self.layers.mean or 0.0, latency_us)
 
 
-class _Ran(NamedTuple):
+class _JobTimes(NamedTuple):
     """The times of a model's inferences in one JOB, as in `ModelTimes`."""
 
     whole: Spans
@@ -173,13 +173,13 @@ class _Ran(NamedTuple):
     ran_before: NDArray[np.float64]
 
 
-class _Model:
+class _ReducedModel:
     """A model's inferences of several JOBs, or those on one device, reduced to times so that records can be freed."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
         # The times of each JOB, and the sum of layers of its inferences, in the same order.
-        self._jobs: list[_Ran] = []
+        self._jobs: list[_JobTimes] = []
         self._layers: list[NDArray[np.float64]] = []
         # The largest number of layers in any JOB (recorded, in the table), and the inferences that lack a record.
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
@@ -190,7 +190,7 @@ class _Model:
     def add(self, model: ModelTimes, devices: Collection[int]) -> None:
         """Add the inferences of a JOB, which ran on these devices."""
         self._devices.update(devices)
-        self._jobs.append(_Ran(model.whole, model.calls, model.loads, model.ran_before))
+        self._jobs.append(_JobTimes(model.whole, model.calls, model.loads, model.ran_before))
         self._layers.append(model.completed.sum(axis=1))
         self._recorded = max(self._recorded, len({column.layer for column in model.columns if column.layer >= 0}))
         self._of_layers = max(self._of_layers, len(model.table))
@@ -285,7 +285,7 @@ class SessionFigures:
         self._sums: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         # The coding of records with counters, their ratios, and their durations as weights.
         self._counters: list[tuple[Coding, NDArray[np.float64], NDArray[Any]]] = []
-        self._models: dict[By, dict[Key, _Model]] = {"model": {}, "device": {}, "aicpu": {}}
+        self._models: dict[By, dict[Key, _ReducedModel]] = {"model": {}, "device": {}, "aicpu": {}}
         # By model: the number of its inferences, and how many of them are left out.
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         # The rule of the last JOB holds for all: the JOBs of a session come from one kind of device.
@@ -319,7 +319,7 @@ class SessionFigures:
 
     def _add_model(self, of: By, key: Key, job: JobRecords, times: ModelTimes) -> None:
         devices = {job.inferences[place].device_id for place in times.places.tolist()}
-        self._models[of].setdefault(key, _Model(key)).add(times, devices)
+        self._models[of].setdefault(key, _ReducedModel(key)).add(times, devices)
 
     def _add_segments(self, models: Sequence[ModelTimes]) -> None:
         """Add the sum of a segment's layers in each inference that has a record of them."""
@@ -334,8 +334,8 @@ class SessionFigures:
     def _add_durations(self, job: JobRecords, keeps: NDArray[np.bool_]) -> None:
         units = job.units() if self.in_us else (*job.units(), *job.units(is_of_cpu=True))
         for unit, records, us in units:
-            coded, kept = RecordCodes(job, records), keeps[records.inference]
-            for code, durations in split(coded.codes[kept], records.duration[kept]):
+            coded, counted = RecordCodes(job, records), keeps[records.inference]
+            for code, durations in split(coded.codes[counted], records.duration[counted]):
                 self._durations[unit].append((coded.of(code, unit), durations, us))
 
     def _add_counters(self, job: JobRecords, counters: CounterSample, keeps: NDArray[np.bool_]) -> None:
@@ -392,7 +392,7 @@ class SessionFigures:
         found = [model.figures(self.unit(by)) for model in self._models_by(by).values()]
         return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.key))
 
-    def _models_by(self, by: By) -> dict[Key, _Model]:
+    def _models_by(self, by: By) -> dict[Key, _ReducedModel]:
         is_apart = by == "device" or (by == "aicpu" and not self.in_us)
         return self._models[by if is_apart else "model"]
 

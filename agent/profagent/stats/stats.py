@@ -171,7 +171,7 @@ async def stats(
         connection = readers[0]
         found = await find_session(connection, session)
         if await is_cleared(connection, found.session):
-            return await kept(connection, found, by, job=job, skip=skip)
+            return await stats_of_cleared(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
         figures = await gathered(readers, scopes, (by,), skip)
@@ -218,10 +218,14 @@ async def answered(
         # The CPU's layers alone do not show how much of an inference no layer explains.
         models = figures.models(by) if figures.in_us or by != "aicpu" else []
         return Stats(by, unit, figures.rows(by), figures.left_out(), provenance, session.simulated, models)
-    return Stats(by, "us", rows + await _told(connection, session.session, by), [], provenance, session.simulated)
+    return Stats(
+        by, "us", rows + await _stored_rows(connection, session.session, by), [], provenance, session.simulated
+    )
 
 
-async def kept(connection: Running, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None) -> Stats:
+async def stats_of_cleared(
+    connection: Running, session: SessionRow, by: StatsBy, *, job: str | None, skip: int | None
+) -> Stats:
     """Return the figures that remain of a session whose records were deleted; raise UsageError for a part of it."""
     if job is not None or skip is not None:
         raise UsageError(
@@ -229,20 +233,20 @@ async def kept(connection: Running, session: SessionRow, by: StatsBy, *, job: st
             hint="leave --job and --skip out",
         )
     found = await figures_of_session(connection, session.session, by)
-    rows = await _told(connection, session.session, by)
+    rows = await _stored_rows(connection, session.session, by)
     unit: Unit = "ticks" if found and found[0][0] == "ticks" else "us"
     is_of_inferences = by not in NOT_OF_INFERENCES
     left_out = [LeftOut(*row) for row in await left_out_of(connection, session.session)] if is_of_inferences else []
     of_models: By = "device" if by == "device" else "model"
-    models = await _kept_models(connection, session.session, of_models) if is_of_inferences else []
+    models = await _stored_models(connection, session.session, of_models) if is_of_inferences else []
     jobs = await jobs_of(connection, session.session)
     provenance = [await provenance_of(connection, Scope(session, row)) for row in jobs]
     return Stats(by, unit, rows, left_out, provenance, session.simulated, models)
 
 
-async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
+async def _stored_rows(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
     """Return the rows whose figures are stored as they are."""
-    kept = await figures_of_session(connection, session, by)
+    stored = await figures_of_session(connection, session, by)
     return [
         Row(
             key,
@@ -252,11 +256,11 @@ async def _told(connection: aiosqlite.Connection, session: int, by: StatsBy) -> 
             time,
             json.loads(about)["own"] if by == "api" and about else None,
         )
-        for _, key, *figures, share, bound, time, about in kept
+        for _, key, *figures, share, bound, time, about in stored
     ]
 
 
-async def _kept_models(connection: aiosqlite.Connection, session: int, by: By) -> list[ModelFigures]:
+async def _stored_models(connection: aiosqlite.Connection, session: int, by: By) -> list[ModelFigures]:
     """Return the stored figures of each model, or of each model on each device; the inverse of `Stats.abouts`."""
     found = []
     for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, by):

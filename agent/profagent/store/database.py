@@ -52,7 +52,7 @@ T = TypeVar("T")
 C = TypeVar("C", bound=aiosqlite.Connection)
 
 
-class _Answer(asyncio.Future[T]):
+class _ThreadResult(asyncio.Future[T]):
     """Result that a connection's thread will deliver.
 
     A cancelled task still waits for the result, once; only then is it cancelled. So a transaction is never left to a
@@ -78,7 +78,7 @@ class Running(aiosqlite.Connection):
         """Call a function with SQLite's own connection on its thread, wait for its end, and return its result."""
         if not self._running:
             raise ValueError("the connection is closed")
-        answer: _Answer[T] = _Answer()
+        answer: _ThreadResult[T] = _ThreadResult()
         # The library's own way, with a task that could be abandoned, would take three more turns of the loop.
         self._tx.put_nowait((answer, partial(function, self._conn)))
         return await answer

@@ -17,11 +17,11 @@ from profagent.formats.inference_layers import LayerTimes, rounded
 from profagent.formats.inference_times import Parts
 from profagent.formats.names import LogKind, display_text, parse_log_name
 from profagent.formats.records import api_name
-from profagent.ingest.changes import ApiRecords, KeptLoss, LinkLedger, NamesAnnounced
+from profagent.ingest.changes import ApiRecords, LinkLedger, NamesAnnounced, RecordedLoss
 from profagent.ingest.live_latency import InferenceTimes, ModelCalls
 from profagent.ingest.live_samples import LiveSamples
 from profagent.ledger import SEQUENCE_GAP
-from profagent.limits import CALLED_MODELS, TOLD_JOBS
+from profagent.limits import CALLED_MODELS, REMEMBERED_JOB_STATES
 from profagent.link.messages import ENDED_STATES, REMOVED
 from profagent.store.figures import SLOWEST_LAYERS, us_per_tick
 
@@ -69,7 +69,7 @@ class Composer:
         # Newest calls of each model, and inferences that wait for theirs.
         self._calls: LRUCache[tuple[str, Model], ModelCalls] = LRUCache(CALLED_MODELS)
         # Last state of each JOB for which there was an event.
-        self._states: LRUCache[str, str] = LRUCache(TOLD_JOBS)
+        self._states: LRUCache[str, str] = LRUCache(REMEMBERED_JOB_STATES)
 
     @property
     def slowest(self) -> int:
@@ -80,7 +80,7 @@ class Composer:
         """Note that a log of a model's calls exists, so that its inferences wait for their calls."""
         self._calls.setdefault((job, model), ModelCalls())
 
-    def ran(
+    def inference_events(
         self, columns: InferenceColumns, figures: Sequence[Figures | None], places: Sequence[int]
     ) -> Iterator[Event]:
         """Yield the events of the inferences at these places; `figures` are those of `figures_of`."""
@@ -101,7 +101,7 @@ class Composer:
                     yield from self._records(columns, place)
             yield self._inference(columns, place, figures[place], times, counts)
 
-    def changed(self, batch: JobChanges) -> Iterator[Event]:
+    def change_events(self, batch: JobChanges) -> Iterator[Event]:
         """Yield the events of calls, of the ledger and of a JOB's state in a batch."""
         for change in batch.changes:
             yield from self._change(batch.job, change)
@@ -181,9 +181,9 @@ class Composer:
         """Yield an event for each record of an inference that has had none yet."""
         row = columns.rows[place]
         runs = columns.tables[row.model].runs if row.model in columns.tables else ()
-        for unit, told in zip(columns.units, self._emitted_records(row), strict=True):
+        for unit, emitted in zip(columns.units, self._emitted_records(row), strict=True):
             records = unit.of(place)
-            yield from self._unit_records(row, records.cut(told, len(records.duration)), runs)
+            yield from self._unit_records(row, records.cut(emitted, len(records.duration)), runs)
 
     def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - a live composer needs the row
         """Return the number of records of each unit that had their events before."""
@@ -230,7 +230,7 @@ class Composer:
                 yield from self._called(job, change)
             case LinkLedger():
                 yield from self._entry(job, change.path, change.entry)
-            case KeptLoss():
+            case RecordedLoss():
                 self._count(change.entry, change.entry.count)
                 yield {"event": "kept_loss", **change.fields, "simulated": self.simulated}
 

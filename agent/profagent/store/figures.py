@@ -59,7 +59,7 @@ def figures_of(columns: InferenceColumns, slowest: int = SLOWEST_LAYERS) -> list
     for (model, mhz, family), places in alike.items():
         units = tuple(unit.records for unit in columns.units)
         layers = LayerTimes(units, us_per_tick(mhz), columns.tables.get(model), family)
-        model_times = _ModelTimes(columns, layers, slowest)
+        model_times = _FigureComputation(columns, layers, slowest)
         # Bounds the array of times, which has `width` cells for each inference.
         together = max(1, TIMES_TOGETHER // model_times.width)
         for begin in range(0, len(places), together):
@@ -74,7 +74,7 @@ def us_per_tick(frequency_mhz: int | None) -> float | None:
     return None if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
 
 
-class _ModelTimes:
+class _FigureComputation:
     """Computation of the figures of inferences of one model, many at once.
 
     Times lie in one array: for each inference a row of `width` cells, first the layers on the NPU, then those on the

@@ -165,13 +165,13 @@ class PageReader:
         spans: list[InferenceSpan],
         make: Callable[[InferencePage], T],
     ) -> Future[T] | None:
-        with self._ended_told():
+        with self._ended_reported():
             return None if pool is None else pool.submit(_made, query, spans, make)
 
     async def _made(self, request: _PageRequest, make: Callable[[InferencePage], T]) -> T:
         """Return what is made of a page: by a process, unless somebody has written since."""
         if request.answer is not None and self._pool is not None:
-            with self._ended_told():
+            with self._ended_reported():
                 made: T = await asyncio.wrap_future(request.answer)
             # Checked after the answer: only then is it certain that the process saw the same state.
             if await self._state() == self._seen:
@@ -181,7 +181,7 @@ class PageReader:
         return make(InferencePage(request.spans, *page[2:]))
 
     @contextmanager
-    def _ended_told(self) -> Iterator[None]:
+    def _ended_reported(self) -> Iterator[None]:
         """Raise StoreError if a process has died."""
         try:
             yield

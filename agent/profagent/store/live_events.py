@@ -15,20 +15,20 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.names import SIMULATED_MARKER, InferenceKey, LogKind, display_text, parse_log_name
 from profagent.ingest.changes import (
     ContentLedger,
-    KeptLoss,
     LayersKnown,
     LinkLedger,
     LogAdvanced,
     LogRemoved,
     NamesAnnounced,
     PlainLogs,
+    RecordedLoss,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
     files_of,
 )
 from profagent.ledger import SEQUENCE_GAP
-from profagent.limits import MOST_HELD_INFERENCES, OPEN_INFERENCES, PATIENCE_S, SHOWN_ENTRIES, TOLD_INFERENCES
+from profagent.limits import MOST_HELD_INFERENCES, OPEN_INFERENCES, PATIENCE_S, REMEMBERED_EMITTED, SHOWN_ENTRIES
 from profagent.store.events import Composer, Event, is_over, model_of
 from profagent.store.figures import figures_of
 
@@ -75,7 +75,7 @@ class LiveComposer(Composer):
     def __init__(self, *, with_records: bool = False, with_layers: bool = False) -> None:
         super().__init__(with_records=with_records, with_layers=with_layers)
         # Last event of each inference; a forgotten one may have a second event.
-        self._emitted: LRUCache[tuple[_Files, int], _Emitted] = LRUCache(TOLD_INFERENCES)
+        self._emitted: LRUCache[tuple[_Files, int], _Emitted] = LRUCache(REMEMBERED_EMITTED)
         # Inferences without an event, and the time from which each has waited; infinite after the event that it waits.
         self._open: LRUCache[_Files, float] = LRUCache(OPEN_INFERENCES)
         # Inferences with known figures that wait for a table or a marker, oldest first.
@@ -89,7 +89,7 @@ class LiveComposer(Composer):
         # Entries that wait for the event of their inference, also those of a log without records.
         self._withheld: LRUCache[_Files, list[Entry]] = LRUCache(SHOWN_ENTRIES)
 
-    def told(self, applied: Applied, now_s: float) -> Iterator[Event]:
+    def batch_events(self, applied: Applied, now_s: float) -> Iterator[Event]:
         """Yield the events of a committed batch; `now_s` is a monotonic clock."""
         batch, job = applied.batch, applied.batch.job
         tables: dict[Model, LayerTable] = {}
@@ -98,7 +98,7 @@ class LiveComposer(Composer):
             self._note_change(job, change, now_s)
             if isinstance(change, LayersKnown):
                 tables[display_text(change.model), change.model_id] = change.table
-            if not isinstance(change, LinkLedger | KeptLoss):
+            if not isinstance(change, LinkLedger | RecordedLoss):
                 yield from self._change(job, change)
         if is_over(batch):
             for key in [each for each in self._awaited if each[0] == job]:
@@ -109,7 +109,7 @@ class LiveComposer(Composer):
             yield from self._emit_columns(columns, now_s)
         yield from self._release(job, tables)
         for change in batch.changes:
-            if isinstance(change, KeptLoss) and self._is_new(("", f"{change.number}", False), change.entry):
+            if isinstance(change, RecordedLoss) and self._is_new(("", f"{change.number}", False), change.entry):
                 yield {"event": "kept_loss", **change.fields, "simulated": self.simulated}
         yield from self._ended(batch)
 
@@ -117,15 +117,15 @@ class LiveComposer(Composer):
         """Take a batch without events: nothing of it is counted, and it is known from now on."""
         counted = self.inferences, self.records, self.ledger, self.left_out
         self.records, self.ledger = dict(self.records), dict(self.ledger)
-        for _ in self.told(applied, now_s):
+        for _ in self.batch_events(applied, now_s):
             pass
         self.inferences, self.records, self.ledger, self.left_out = counted
 
-    def waits(self, now_s: float) -> bool:
+    def has_overdue(self, now_s: float) -> bool:
         """Return True if an inference has waited for PATIENCE_S without an event that says so."""
         return any(now_s - since_s >= PATIENCE_S for since_s in self._open.values())
 
-    def waited(self, pending: InferenceColumns, now_s: float) -> Iterator[Event]:
+    def overdue_events(self, pending: InferenceColumns, now_s: float) -> Iterator[Event]:
         """Yield one pending event for each inference that has waited for PATIENCE_S.
 
         `pending` are those whose figures are not known.
@@ -148,7 +148,7 @@ class LiveComposer(Composer):
         new = [place for place in places if _key(columns.rows[place]) not in self._emitted]
         for place in new:
             self._emitted[_key(columns.rows[place])] = _Emitted(FigureState.PENDING)
-        yield from self.ran(columns, [None] * len(columns.rows), new)
+        yield from self.inference_events(columns, [None] * len(columns.rows), new)
 
     def _note_change(self, job: str, change: Change, now_s: float) -> None:
         """Take from a change what decides when an event is due."""
@@ -190,8 +190,8 @@ class LiveComposer(Composer):
                     load += 1
 
     def _begin(self, files: _Files, load: int, now_s: float) -> None:
-        told = self._emitted.get((files, load))
-        if told is None or told.state == FigureState.PENDING:
+        emitted = self._emitted.get((files, load))
+        if emitted is None or emitted.state == FigureState.PENDING:
             self._open.setdefault(files, now_s)
 
     def _emit_columns(self, columns: InferenceColumns, now_s: float) -> Iterator[Event]:
@@ -227,17 +227,17 @@ class LiveComposer(Composer):
             self._held.pop(key, None)
             self._open.pop(key[0], None)
             self._uncount(key)
-        yield from self.ran(columns, figures_of(columns, self.slowest), [*keys])
+        yield from self.inference_events(columns, figures_of(columns, self.slowest), [*keys])
         for place, key in keys.items():
             of_units = int(counts[0][place]), int(counts[1][place])
             self._emitted[key] = _Emitted(columns.rows[place].figures, of_units)
 
     def _uncount(self, key: tuple[_Files, int]) -> None:
         """Remove an inference from the totals before its second event: it was partial before."""
-        told = self._emitted.get(key)
-        if told is not None and told.state != FigureState.PENDING:
+        emitted = self._emitted.get(key)
+        if emitted is not None and emitted.state != FigureState.PENDING:
             self.inferences -= 1
-            for unit, count in zip(_UNITS, told.records, strict=True):
+            for unit, count in zip(_UNITS, emitted.records, strict=True):
                 self.records[unit] -= count
 
     def _awaits(self, row: InferenceFacts) -> str:
@@ -261,8 +261,8 @@ class LiveComposer(Composer):
         yield from self._emit_known(columns, {place: key}, counts)
 
     def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:
-        told = self._emitted.get(_key(row))
-        return (0, 0) if told is None else told.records
+        emitted = self._emitted.get(_key(row))
+        return (0, 0) if emitted is None else emitted.records
 
     def _entries_in(self, batch: JobChanges) -> Iterator[tuple[str | None, Entry, bool]]:
         """Yield the entries of a batch: the log, the entry, and whether it follows from the log's bytes."""

@@ -270,7 +270,7 @@ async def implausible_of(connection: aiosqlite.Connection, session: int, job: in
     return [f"implausible: {name}: {detail}" for name, detail in rows]
 
 
-async def kept_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
+async def recorded_losses_of(connection: aiosqlite.Connection, session: int) -> list[dict[str, Any]]:
     """Return the kept losses that a session heard first, by column name, in the order of time."""
     return await fetched_named(
         connection,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from profagent.ingest.changes import KeptLoss
+    from profagent.ingest.changes import RecordedLoss
 
 # Kinds of the logs that make up an inference.
 UNITS = (LogKind.AICORE, LogKind.AICPU)
@@ -44,7 +44,7 @@ _ENTRY = (
     "INSERT INTO ledger_entry (session, job, log, origin, grade, reason, detail, first, last, count)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_KEPT_LOSS = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
+_RECORDED_LOSS = ("job_name", "lost_logs", "lost_bytes", "from_us", "to_us")
 
 
 def path_to_sql(path: str) -> str | bytes:
@@ -406,7 +406,7 @@ class LedgerRows:
         else:
             self._add_more(entry)
 
-    def keep(self, board: int, loss: KeptLoss) -> None:
+    def keep(self, board: int, loss: RecordedLoss) -> None:
         """Add a loss that the board keeps in its own list, or bring the stored one up to date."""
         key = (board, f"{loss.number:016x}")
         figures = (loss.job or None, loss.lost_logs, loss.lost_bytes, loss.from_us, loss.to_us)
@@ -417,7 +417,7 @@ class LedgerRows:
                 "UPDATE ledger_entry SET detail = ?, count = ? WHERE entry = ?", (detail, count, known[0][0])
             )
             self._connection.execute(
-                f"UPDATE kept_loss SET {' = ?, '.join(_KEPT_LOSS)} = ? WHERE board = ? AND id = ?",  # noqa: S608
+                f"UPDATE kept_loss SET {' = ?, '.join(_RECORDED_LOSS)} = ? WHERE board = ? AND id = ?",  # noqa: S608
                 (*figures, *key),
             )
             return
@@ -427,7 +427,7 @@ class LedgerRows:
         job = jobs[0][0] if jobs else None
         cursor = self._connection.execute(_ENTRY, entry_row(self._session, job, None, "board", loss.entry))
         self._connection.execute(
-            f"INSERT INTO kept_loss (board, id, entry, {', '.join(_KEPT_LOSS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            f"INSERT INTO kept_loss (board, id, entry, {', '.join(_RECORDED_LOSS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             (*key, cursor.lastrowid, *figures),
         )
 

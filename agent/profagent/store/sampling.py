@@ -198,8 +198,8 @@ def _why_no_gaps(samples: _StoredSamples) -> str:
 
 async def _samples(connection: aiosqlite.Connection, model: int) -> _StoredSamples:
     rows = await fetched(connection, _SAMPLES, (model,))
-    counts, sessions, kept, sizes = np.array(rows, np.int64).reshape(-1, 4).T
-    passed_over = Counter(sessions[kept == 0].tolist())
+    counts, sessions, is_copied, sizes = np.array(rows, np.int64).reshape(-1, 4).T
+    passed_over = Counter(sessions[is_copied == 0].tolist())
     pictures = int(sizes[0]) if len(sizes) and (sizes == sizes[0]).all() else 0
     if not (await fetched_one(connection, _IS_LOADED_AGAIN, (model,)))[0]:
         return _StoredSamples(np.zeros(len(counts), np.int64), counts, sessions, passed_over, pictures)

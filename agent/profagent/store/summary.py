@@ -12,9 +12,9 @@ from profagent.store.queries import (
     count_inferences,
     implausible_of,
     jobs_of,
-    kept_losses_of,
     ledger_of,
     not_final,
+    recorded_losses_of,
 )
 from profagent.store.sampling import sampling_of
 
@@ -69,7 +69,7 @@ async def session_summary(connection: Running, session: int) -> dict[str, Any]:
             if job in stood
         ],
         "ledger": await ledger_of(connection, session),
-        "kept_losses": await kept_losses_of(connection, session),
+        "kept_losses": await recorded_losses_of(connection, session),
         "implausible": await implausible_of(connection, session),
         "complete": not incomplete,
         "incomplete": incomplete,
@@ -146,7 +146,7 @@ async def all_sessions(connection: Running) -> list[dict[str, Any]]:
             "frequencies_mhz": await _frequencies(connection, session["session"]),
             "events": await event_counts(connection, session["session"]),
             "sampling": await sampling_of(connection, session["session"]),
-            "kept_losses": await kept_losses_of(connection, session["session"]),
+            "kept_losses": await recorded_losses_of(connection, session["session"]),
             "implausible": await implausible_of(connection, session["session"]),
             "incomplete": await why_incomplete(connection, session["session"]),
             "coverage": await coverage_of(connection, session["session"]),

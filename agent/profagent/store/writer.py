@@ -24,7 +24,6 @@ from profagent.ingest.changes import (
     ContentLedger,
     FrequencyKnown,
     InferenceTimed,
-    KeptLoss,
     LayersKnown,
     LinkLedger,
     LogAdvanced,
@@ -35,6 +34,7 @@ from profagent.ingest.changes import (
     PassedOver,
     PlainLogs,
     ProfilingKnown,
+    RecordedLoss,
     Redecoded,
     SegmentRecords,
     SimulatedKnown,
@@ -560,7 +560,7 @@ def settle_figures(connection: sqlite3.Connection, session: int, job: int, ended
 
 def _write_board(ledger: LedgerRows, board: int, changes: Iterable[Change]) -> None:
     for change in changes:
-        if isinstance(change, KeptLoss):
+        if isinstance(change, RecordedLoss):
             ledger.keep(board, change)
         else:
             assert isinstance(change, LinkLedger), "nothing else is about the board itself"

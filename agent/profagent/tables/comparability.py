@@ -87,7 +87,7 @@ RULES: Mapping[str, ComparisonRule] = {
 # Facts of a run, other than those of its models.
 _OF_RUNS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
     "simulated": lambda job: "simulated" if job["simulated"] else "measured",
-    "device": lambda job: "another Ascend device" if "told_by" in job else "SS928",
+    "device": lambda job: "another Ascend device" if "imported_from" in job else "SS928",
     "board-model": lambda job: job.get("board_model") or None,
     "npu-clock": lambda job: f"{job['frequency_mhz']} MHz" if job["frequency_mhz"] else None,
     "interval": lambda job: None if job["sampling"]["interval"] is None else str(job["sampling"]["interval"]),

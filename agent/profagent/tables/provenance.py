@@ -11,7 +11,7 @@ from profagent.ledger import SEQUENCE_GAP
 from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames
 from profagent.store.coverage import coverage_of, why_incomplete
-from profagent.store.queries import implausible_of, kept_losses_of, kinds_of_records, ledger_of, not_final
+from profagent.store.queries import implausible_of, kinds_of_records, ledger_of, not_final, recorded_losses_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import NO_BOARD
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
@@ -38,7 +38,7 @@ def ledger_lines(ledger: Mapping[str, Mapping[str, int]]) -> list[str]:
 _WHEN = "%Y-%m-%d %H:%M:%S UTC"
 
 
-def kept_loss_line(loss: Mapping[str, Any]) -> str:
+def recorded_loss_line(loss: Mapping[str, Any]) -> str:
     """Return a line for a loss that the board kept; unknown figures are N/A."""
     about = loss["job"] or "the board"
     logs, size = (UNKNOWN if loss[name] is None else loss[name] for name in ("lost_logs", "lost_bytes"))
@@ -135,8 +135,8 @@ UNVERIFIED = (
 )
 _OF_SESSION = ("session", "source", "board", "hostname", "simulated", "daemon_version", "sdk_version")
 # Provenance of figures that come from another tool's files.
-TOLD = {
-    "told_by": "another tool",
+IMPORTED = {
+    "imported_from": "another tool",
     "unverified": ["times are those that another tool wrote for another Ascend device; nothing here was measured"],
 }
 NO_PIPES = (
@@ -154,7 +154,7 @@ async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
     """
     session, job = scope
     likely = session.counter_map_likely.split(",") if session.counter_map_likely else []
-    is_told = job.family is not None
+    is_imported = job.family is not None
     return {
         "profagent": __version__,
         **{name: getattr(session, name) for name in _OF_SESSION},
@@ -170,12 +170,12 @@ async def provenance_of(connection: Running, scope: Scope) -> dict[str, Any]:
         "incomplete": await why_incomplete(connection, session.session),
         "sampling": await sampling_of(connection, session.session, job.job),
         "ledger": await ledger_of(connection, session.session, job.job),
-        "kept_losses": await kept_losses_of(connection, session.session),
+        "kept_losses": await recorded_losses_of(connection, session.session),
         "implausible": await implausible_of(connection, session.session, job.job),
         "not_final": await not_final(connection, session.session, job.job),
-        "pmu": NO_PIPES if is_told and session.counter_map is None else _pmu_remark(session.counter_map, likely),
+        "pmu": NO_PIPES if is_imported and session.counter_map is None else _pmu_remark(session.counter_map, likely),
         "unverified": [*([SIMULATED] if session.simulated else []), *UNVERIFIED],
-        **(TOLD if is_told else {}),
+        **(IMPORTED if is_imported else {}),
     }
 
 
@@ -186,7 +186,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield printable(f"INCOMPLETE: {'; '.join(why)}")
     if line := coverage_line(provenance["coverage"]):
         yield line
-    if "told_by" not in provenance:
+    if "imported_from" not in provenance:
         yield from sampling_lines(provenance["sampling"])
     yield from map(printable, not_final_lines(provenance["not_final"]))
     if not provenance["ledger"]["loss"]:
@@ -195,7 +195,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         for reason, count in reasons.items():
             if reason != SEQUENCE_GAP:
                 yield f"{grade}: {printable(reason)} x {count}"
-    yield from (printable(kept_loss_line(loss)) for loss in provenance["kept_losses"])
+    yield from (printable(recorded_loss_line(loss)) for loss in provenance["kept_losses"])
     yield from map(printable, provenance["implausible"])
     if left_out := provenance["ledger"]["note"].get(SEQUENCE_GAP):
         yield f"the runtime left out {counted(left_out, 'record')} of layers ({SEQUENCE_GAP}, see `profagent ledger`)"
@@ -247,7 +247,7 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
         *(f"  {_nothing_new(job)}" for job in summary["earlier"]),
         f"  ledger:   {'; '.join(ledger) or 'empty'}",
         *(f"  {printable(line)}" for line in not_final_lines(summary["not_final"])),
-        *(f"  {printable(kept_loss_line(loss))}" for loss in summary["kept_losses"]),
+        *(f"  {printable(recorded_loss_line(loss))}" for loss in summary["kept_losses"]),
         *(f"  {printable(line)}" for line in summary["implausible"]),
         f"  database: {summary['database']}",
         f"  mirror:   {summary['mirror']}",

@@ -120,9 +120,10 @@ def command(  # noqa: PLR0913 - one parameter an option
 
         run_until_stopped(replay_named)
         return 0
-    kept = place if save else None
+    saved_in = place if save else None
     chosen = [
-        WatchOptions(each, from_start=from_start, with_records=with_records, maps=maps, save=kept) for each in boards
+        WatchOptions(each, from_start=from_start, with_records=with_records, maps=maps, save=saved_in)
+        for each in boards
     ]
 
     async def run(reached: Access, stop: asyncio.Event) -> list[Event]:

@@ -11,7 +11,7 @@ import numpy as np
 from profagent.formats.countermap import COUNTER_NAMES, RATIOS, bound_in
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Parts, completed, time_in_inference
 from profagent.ingest.live_latency import LatencyWindow
-from profagent.limits import KEPT_COUNTERS, KEPT_INFERENCES, MOST_TIMES
+from profagent.limits import MOST_TIMES, REMEMBERED_COUNTERS, REMEMBERED_LATENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -205,22 +205,22 @@ class ModelLayers:
         self._names = [*names, *names, (NOT_IN_ANY_LAYER, "")]
         self._searched = [f"{name or ''} {type_ or ''}".lower() for name, type_ in self._names]
         # A model with very many layers remembers fewer inferences, so that memory has one bound for all models.
-        kept = max(2, min(KEPT_INFERENCES, MOST_TIMES // self._rest))
+        size = max(2, min(REMEMBERED_LATENCIES, MOST_TIMES // self._rest))
         # Ring of times in µs, shape (inferences, places): an inference overwrites the oldest one.
-        self._times = np.full((kept, self._rest), np.nan)
+        self._times = np.full((size, self._rest), np.nan)
         # Places that had a time in any inference.
         self._used = np.zeros(self._rest, np.bool_)
-        self._window = LatencyWindow(kept)
+        self._window = LatencyWindow(size)
         # Places, durations and counters of the last records; fewer inferences than in the ring, as each is larger.
         self._counters: deque[tuple[NDArray[np.int64], NDArray[np.float64], Mapping[str, NDArray[np.float64]]]]
-        self._counters = deque(maxlen=KEPT_COUNTERS)
+        self._counters = deque(maxlen=REMEMBERED_COUNTERS)
         self._made = None
 
     def _figures(self) -> _Made:
         if self._made is None:
-            number, kept = self._window.total, len(self._times)
+            number, size = self._window.total, len(self._times)
             self._made = _made(
-                self._times[np.arange(max(0, number - kept), number) % kept], self._used, self._window.latency.us
+                self._times[np.arange(max(0, number - size), number) % size], self._used, self._window.latency.us
             )
         return self._made
 

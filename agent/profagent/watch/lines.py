@@ -11,7 +11,7 @@ from profagent.formats.names import LogKind, model_text
 from profagent.formats.records import US_PER_MS
 from profagent.ingest.source import headlines
 from profagent.limits import LONGEST_NAME_IN_LINE, SHOWN_SPANS
-from profagent.tables.provenance import kept_loss_line, sampling_line, share_text
+from profagent.tables.provenance import recorded_loss_line, sampling_line, share_text
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DOUBT = "?"
 def line_of(event: Event) -> str:
     """Return one line for an event, without a line end."""
     mark = " [simulated]" if event["simulated"] else ""
-    lines = {"inference": _inference, "record": _record, "board": _board, "kept_loss": kept_loss_line}
+    lines = {"inference": _inference, "record": _record, "board": _board, "kept_loss": recorded_loss_line}
     if (line := lines.get(event["event"])) is not None:
         return line(event) + mark
     match event["event"]:

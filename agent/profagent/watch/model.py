@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import model_text
 from profagent.formats.records import api_name
-from profagent.limits import KEPT_CALLS, KEPT_EVENTS, KEPT_METRICS, KEPT_MODELS, KEPT_SPANS, KEPT_VALUES
+from profagent.limits import SHOWN_CALLS, SHOWN_EVENTS, SHOWN_METRICS, SHOWN_MODELS, SHOWN_SPAN_NAMES, SHOWN_VALUES
 from profagent.watch.layers import ModelLayers
 
 if TYPE_CHECKING:
@@ -92,16 +92,16 @@ class EventLine(NamedTuple):
     number: int
 
 
-class _Calls:
+class _CallTimes:
     def __init__(self) -> None:
         self.count = 0
-        self.times_us: deque[float] = deque(maxlen=KEPT_VALUES)
+        self.times_us: deque[float] = deque(maxlen=SHOWN_VALUES)
 
 
-class _Values:
+class _MetricValues:
     def __init__(self, unit: str) -> None:
         self.unit, self.count = unit, 0
-        self.values: deque[float] = deque(maxlen=KEPT_VALUES)
+        self.values: deque[float] = deque(maxlen=SHOWN_VALUES)
 
 
 class BoardModel:
@@ -143,14 +143,14 @@ class BoardModel:
         # Processor time of the daemon in percent, from the last board event.
         self._daemon_cpu: float | None = None
         # Figures by model, by function and thread, and by series; the bounds keep hostile names from filling memory.
-        self._models: LRUCache[str, ModelLayers] = LRUCache(KEPT_MODELS)
-        self._calls: LRUCache[tuple[int, int], _Calls] = LRUCache(KEPT_CALLS)
-        self._series: dict[str, LRUCache[str, _Values]] = {
-            "metrics": LRUCache(KEPT_METRICS),
-            "ranges": LRUCache(KEPT_SPANS),
+        self._models: LRUCache[str, ModelLayers] = LRUCache(SHOWN_MODELS)
+        self._calls: LRUCache[tuple[int, int], _CallTimes] = LRUCache(SHOWN_CALLS)
+        self._series: dict[str, LRUCache[str, _MetricValues]] = {
+            "metrics": LRUCache(SHOWN_METRICS),
+            "ranges": LRUCache(SHOWN_SPAN_NAMES),
         }
         # Event lines, newest last; a repeated event is one line with a count.
-        self._events: LRUCache[object, EventLine] = LRUCache(KEPT_EVENTS)
+        self._events: LRUCache[object, EventLine] = LRUCache(SHOWN_EVENTS)
         # Number of all notes: the key of a line that has no `about`.
         self._noted = 0
 
@@ -287,9 +287,9 @@ class BoardModel:
         keys = records["api"].astype(np.int64) << 32 | records["tid"].astype(np.int64) & 0xFFFFFFFF
         for key in np.unique(keys).tolist():
             chosen = records[keys == key]
-            calls = self._calls.setdefault((key >> 32, key & 0xFFFFFFFF), _Calls())
+            calls = self._calls.setdefault((key >> 32, key & 0xFFFFFFFF), _CallTimes())
             calls.count += len(chosen)
-            known = chosen[chosen["begin_us"] > 0][-KEPT_VALUES:]
+            known = chosen[chosen["begin_us"] > 0][-SHOWN_VALUES:]
             calls.times_us.extend((known["end_us"].astype(float) - known["begin_us"].astype(float)).tolist())
         self._see(int(records["end_us"].max()))
 
@@ -309,7 +309,7 @@ class BoardModel:
     def _put(self, what: str, name: str, unit: str, value: float, count: int) -> None:
         values = self._series[what].get(name)
         if values is None:
-            values = self._series[what][name] = _Values(unit)
+            values = self._series[what][name] = _MetricValues(unit)
         values.values.append(value)
         values.count += count
 

@@ -19,7 +19,7 @@ from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
 from profagent.tables.provenance import session_title
 from profagent.watch.live_board import LiveBoard
-from profagent.watch.stored import Ran, ReplayedSession, called_models, first_start_us, jobs_of
+from profagent.watch.stored import ReplayedSession, StoredInferences, called_models, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _PASSED_OVER = (
     " JOIN job j USING (job)"
     " WHERE x.session = ? AND NOT x.kept ORDER BY x.model, x.current_pic_count"
 )
-NO_COUNTER_MAP = (
+RECORDED_WITHOUT_MAP = (
     "no counter map: the session was recorded without one, so PMU columns are missing; `profagent redecode` fills them"
 )
 
@@ -142,14 +142,14 @@ class Player:
                 self.events.expect_calls(*called)
             begin(found)
             if found.counter_map is None and any(job.frequency_mhz and job.family is None for job in jobs):
-                tell(NO_COUNTER_MAP)
+                tell(RECORDED_WITHOUT_MAP)
             session = ReplayedSession(connection, found.session, jobs, self.events.slowest)
             # The pace begins at the first inference, because a ring of calls goes back further than the session.
             first_us = await first_start_us(connection, found.session)
             pace.begin(first_us)
             if first_us is not None and first_us < FIRST_WALL_US:
                 tell("its times are of no wall clock: the day is not known")
-            async for time_us, what in session.moments():
+            async for time_us, what in session.stream():
                 passed_s = await pace.reach(time_us)
                 if stop.is_set():
                     break
@@ -174,19 +174,19 @@ class Player:
     def _know(self, found: SessionRow, jobs: Sequence[StoredJob]) -> None:
         """Give the composer the sampling intervals of the JOBs and the session's uncertain counters."""
         for job in jobs:
-            self.events.samples.tell(job.name, job.interval)
+            self.events.samples.set_interval(job.name, job.interval)
             self.events.samples.list(job.name)
         self.events.simulated = found.simulated
         if found.counter_map_likely:
             self.events.likely = found.counter_map_likely.split(",")
 
-    def _take(self, what: JobChanges | Ran, time_us: int | None, show: Callable[[Event], None]) -> None:
-        if isinstance(what, Ran):
-            for event in self.events.ran(*what):
+    def _take(self, what: JobChanges | StoredInferences, time_us: int | None, show: Callable[[Event], None]) -> None:
+        if isinstance(what, StoredInferences):
+            for event in self.events.inference_events(*what):
                 show(event)
             return
         self._board.take(what)
-        for event in self.events.changed(what):
+        for event in self.events.change_events(what):
             show(event)
         if time_us is not None and time_us - self._board_us >= self._board_each_us:
             self._board_us = time_us

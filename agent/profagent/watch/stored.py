@@ -14,7 +14,7 @@ import numpy as np
 
 from profagent.formats.names import DONE_SUFFIX, parse_log_name
 from profagent.formats.records import API_DTYPE
-from profagent.ingest.changes import ApiRecords, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, RecordedLoss, SourceRows
 from profagent.ingest.source import sources
 from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
@@ -71,7 +71,7 @@ _FIRST_INFERENCES = 20
 _CALL_LOGS = "SELECT log, job, path FROM session_job JOIN log USING (job) WHERE session = ? AND kind = 'acl_api'"
 
 
-class Ran(NamedTuple):
+class StoredInferences(NamedTuple):
     """Inferences that ran at one time: columns, the figures that `figures_of` returned, and the places in both."""
 
     columns: InferenceColumns
@@ -79,11 +79,11 @@ class Ran(NamedTuple):
     places: Sequence[int]
 
 
-class Moment(NamedTuple):
+class StreamItem(NamedTuple):
     """Content of the stream at one time in board µs, None if not known: inferences, changes, or the text of a mark."""
 
     time_us: int | None
-    what: Ran | JobChanges | str
+    what: StoredInferences | JobChanges | str
 
 
 class StoredJob(NamedTuple):
@@ -114,42 +114,42 @@ async def first_start_us(connection: aiosqlite.Connection, session: int) -> int 
 
 
 class ReplayedSession:
-    """Reader of one session, as a stream of moments."""
+    """Reader of one session, as a stream of items."""
 
     def __init__(self, connection: Running, session: int, jobs: Sequence[StoredJob], slowest: int) -> None:
         """Create a reader; `slowest` is the number of slowest layers that each inference names."""
         self._connection, self._session, self._slowest = connection, session, slowest
         self._jobs = {each.job: each for each in jobs}
         # Losses that the board's daemon recorded.
-        self._kept_losses: list[Moment] = []
+        self._recorded_losses: list[StreamItem] = []
         # Ledger entries without a time, by JOB; None is the board.
         self._untimed: dict[int | None, list[LinkLedger]] = {}
 
-    async def moments(self) -> AsyncIterator[Moment]:
-        """Yield all moments of the session by time, those without a time last, and then the final state of each JOB."""
+    async def stream(self) -> AsyncIterator[StreamItem]:
+        """Yield all items of the session by time, those without a time last, and then the final state of each JOB."""
         await self._read_ledger()
-        for moment in self._entries_of(None):
-            yield moment
+        for item in self._entries_of(None):
+            yield item
         marks = await marks_of(self._connection, self._session)
-        streams = [_in_order(self._kept_losses), _in_order(Moment(*each) for each in marks)]
+        streams = [_in_order(self._recorded_losses), _in_order(StreamItem(*each) for each in marks)]
         streams += [self._calls(), self._inferences()]
         streams += [self._rows(table) for source in sources() for table in source.dated]
-        # A merge that holds one moment of each stream, so that memory does not grow with the session.
+        # A merge that holds one item of each stream, so that memory does not grow with the session.
         heads = [(await anext(stream, None), stream) for stream in streams]
         waiting = [(head, stream) for head, stream in heads if head is not None]
         while waiting:
             place = min(range(len(waiting)), key=lambda at: (waiting[at][0].time_us is None, waiting[at][0].time_us))
-            moment, stream = waiting[place]
-            yield moment
+            item, stream = waiting[place]
+            yield item
             following = await anext(stream, None)
             if following is None:
                 del waiting[place]
             else:
                 waiting[place] = following, stream
         for job in self._jobs.values():
-            for moment in self._entries_of(job.job):
-                yield moment
-            yield Moment(None, JobChanges(job.name, "", (), job.state, caught_up=True))
+            for item in self._entries_of(job.job):
+                yield item
+            yield StreamItem(None, JobChanges(job.name, "", (), job.state, caught_up=True))
 
     async def _read_ledger(self) -> None:
         """Read the ledger entries that belong to no inference: the others come with their inferences."""
@@ -158,20 +158,20 @@ class ReplayedSession:
                 figures, entry = rest[:4], Entry(*rest[4:])
                 path = None if stored is None else path_from_sql(stored)
                 if loss_number is not None:
-                    loss = KeptLoss(int(loss_number, 16), entry, lost_of or "", *figures)
+                    loss = RecordedLoss(int(loss_number, 16), entry, lost_of or "", *figures)
                     batch = JobChanges("", "", (loss,))
-                    self._kept_losses.append(Moment(loss.to_us or loss.from_us, batch))
+                    self._recorded_losses.append(StreamItem(loss.to_us or loss.from_us, batch))
                 elif not has_inference or path is None or parse_log_name(path) is None:
                     known = number if number in self._jobs else None
                     self._untimed.setdefault(known, []).append(LinkLedger(path, entry))
 
-    def _entries_of(self, number: int | None, time_us: int | None = None) -> Iterable[Moment]:
-        """Return the untimed ledger entries of a JOB, or of the board, as one moment, at the first call only."""
+    def _entries_of(self, number: int | None, time_us: int | None = None) -> Iterable[StreamItem]:
+        """Return the untimed ledger entries of a JOB, or of the board, as one item, at the first call only."""
         entries = self._untimed.pop(number, None)
         if entries is not None:
-            yield Moment(time_us, JobChanges("" if number is None else self._jobs[number].name, "", entries))
+            yield StreamItem(time_us, JobChanges("" if number is None else self._jobs[number].name, "", entries))
 
-    async def _inferences(self) -> AsyncIterator[Moment]:
+    async def _inferences(self) -> AsyncIterator[StreamItem]:
         reader = await self._connection.run(ColumnReader)
         cursor = await self._connection.execute(_INFERENCES, (self._session,))
         begun: set[int] = set()
@@ -182,9 +182,9 @@ class ReplayedSession:
             for (job, time_us), places in groupby(range(len(rows)), lambda place: rows[place][:2]):
                 if job not in begun:
                     begun.add(job)
-                    for moment in self._entries_of(job, time_us):
-                        yield moment
-                yield Moment(time_us, Ran(columns, figures, list(places)))
+                    for item in self._entries_of(job, time_us):
+                        yield item
+                yield StreamItem(time_us, StoredInferences(columns, figures, list(places)))
             count = max(1, min(RECORDS_PER_PAGE * len(rows) // max(1, columns.records), INFERENCES_PER_PAGE))
 
     def _read(
@@ -193,7 +193,7 @@ class ReplayedSession:
         columns = reader.read(inferences)
         return columns, figures_of(columns, self._slowest)
 
-    async def _calls(self) -> AsyncIterator[Moment]:
+    async def _calls(self) -> AsyncIterator[StreamItem]:
         rows = await fetched(self._connection, _CALL_LOGS, (self._session,))
         logs = {log: (self._jobs[job].name, path_from_sql(path)) for log, job, path in rows}
         calls = await self._connection.run(partial(_calls_by_end, self._session))
@@ -208,9 +208,9 @@ class ReplayedSession:
             for column in ("api", "begin_us", "end_us", "pid", "tid"):
                 records[column] = getattr(together, column)
             change = ApiRecords(path, name, np.arange(len(places)), records)
-            yield Moment(int(together.end_us[-1]), JobChanges(job, "", (change,)))
+            yield StreamItem(int(together.end_us[-1]), JobChanges(job, "", (change,)))
 
-    async def _rows(self, table: DatedTable) -> AsyncIterator[Moment]:
+    async def _rows(self, table: DatedTable) -> AsyncIterator[StreamItem]:
         """Yield the rows of a source's table by time; each batch begins with the names of its log."""
         columns = ", ".join(name for name in await self._columns(table.name) if name not in _OF_EACH_TABLE)
         sql = (
@@ -229,7 +229,7 @@ class ReplayedSession:
             changes = [SourceRows(path, table.name, [row[5:] for row in rows])]
             if log in names:
                 changes.insert(0, SourceRows(path, table.names, names[log], anew=True))
-            yield Moment(rows[-1][1], JobChanges(self._jobs[number].name, "", changes))
+            yield StreamItem(rows[-1][1], JobChanges(self._jobs[number].name, "", changes))
 
     async def _columns(self, table: str) -> list[str]:
         return [row[1] for row in await fetched(self._connection, f"PRAGMA table_info({table})")]
@@ -240,10 +240,10 @@ def _calls_by_end(session: int, connection: sqlite3.Connection) -> CallTable:
     return calls.at(np.argsort(calls.end_us, kind="stable"))
 
 
-async def _in_order(moments: Iterable[Moment]) -> AsyncIterator[Moment]:
-    """Yield moments sorted by time; those without a time come last."""
-    for moment in sorted(moments, key=lambda each: (each.time_us is None, each.time_us or 0)):
-        yield moment
+async def _in_order(items: Iterable[StreamItem]) -> AsyncIterator[StreamItem]:
+    """Yield items sorted by time; those without a time come last."""
+    for item in sorted(items, key=lambda each: (each.time_us is None, each.time_us or 0)):
+        yield item
 
 
 async def _grouped(

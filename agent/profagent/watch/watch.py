@@ -26,7 +26,7 @@ from profagent.ingest.source import SOURCES, is_job
 from profagent.limits import HELD_INFERENCES, HOLD_S, PATIENCE_S, REMEMBERED_FIRST_SEEN, SILENCE_S
 from profagent.link.credentials import BY_ADDRESS
 from profagent.link.messages import OPEN, QUIET
-from profagent.record.beginnings import Beginnings
+from profagent.record.beginnings import PastFilter
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
@@ -154,14 +154,14 @@ class WatchView:
         self._now_s = now_s
         self.events = LiveComposer(with_records=options.with_records, with_layers=options.with_layers)
         self.board = LiveBoard(with_all=options.with_layers)
-        self.beginnings = Beginnings(from_start=options.from_start)
+        self.past_filter = PastFilter(from_start=options.from_start)
         self._options = options
         self._show = show
         self._tell = tell
         # Destination of the stream, once the capture has begun.
         self.recording: Recording | None = None
         # The same recording if it saves the capture; None if it is only in memory.
-        self.kept: Recording | None = None
+        self.saving: Recording | None = None
         # True once the board was reached.
         self.was_linked = False
         # Coverage of the capture, once that has begun.
@@ -181,7 +181,7 @@ class WatchView:
     def wants(self, job: JobStatus, listed: bool) -> bool:
         """Return True if a collection is to be followed; of sources other than JOBs, only those that have not ended."""
         if job.is_job:
-            return self.beginnings.wants(job, listed)
+            return self.past_filter.wants(job, listed)
         return job.source in SOURCES and not job.has_ended
 
     def linked(self, board: Board, role: str) -> None:
@@ -202,7 +202,7 @@ class WatchView:
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
         """Remark that the link is lost, and forget what the next link lists anew."""
-        self.beginnings.link_is_new()
+        self.past_filter.link_is_new()
         self.events.samples.unlist()
         self.board.link_is_lost()
         self._silence.unlinked()
@@ -219,24 +219,24 @@ class WatchView:
             batch = each.batch
             if not is_job(batch.job):
                 self.board.take(batch)
-                for event in self.events.told(replace(each, batch=replace(batch, state=None)), self._now_s()):
+                for event in self.events.batch_events(replace(each, batch=replace(batch, state=None)), self._now_s()):
                     self._show(event)
                 continue
             self._silence.take(batch)
-            if self.beginnings.is_in_past(batch.job):
+            if self.past_filter.is_in_past(batch.job):
                 self.events.pass_over(replace(each, batch=replace(batch, state=None)), self._now_s())
                 continue
             shown = replace(each, batch=self._without_earlier_calls(batch))
-            for event in self.events.told(shown, self._now_s()):
+            for event in self.events.batch_events(shown, self._now_s()):
                 self._show_in_order(event)
                 if event["event"] == "inference" and event["figures"] != FigureState.PENDING:
-                    self.beginnings.note_shown(event)
+                    self.past_filter.note_shown(event)
             if any(unit.kind is LogKind.AICORE and not unit.counters for _, unit in _units_of(batch)):
                 self._tell_once(NO_COUNTER_MAP)
 
     def _without_earlier_calls(self, batch: JobChanges) -> JobChanges:
         """Return the batch without calls from before the watching: the board sends a ring of calls as a whole."""
-        if not self.beginnings.was_there(batch.job):
+        if not self.past_filter.was_there(batch.job):
             return batch
         changes = [
             _ended_after(change, self._begun_us) if isinstance(change, ApiRecords) else change
@@ -251,13 +251,13 @@ class WatchView:
             self._tell_once(NO_JOB)
         for job in jobs:
             if job.profiling is not None:
-                self.events.samples.tell(job.name, interval_of(job.profiling.interval))
-            if self.beginnings.has_passed_later(job.name):
+                self.events.samples.set_interval(job.name, interval_of(job.profiling.interval))
+            if self.past_filter.has_passed_later(job.name):
                 self._silence.is_sampled(job.name)
         self._silence.jobs_changed(jobs)
         for job in jobs:
             if job.caught_up:
-                self.beginnings.caught_up(job.name)
+                self.past_filter.caught_up(job.name)
                 self.events.samples.list(job.name)
                 self._held_until_s[job.name] = 0.0
         if self._held and all(job.caught_up for job in jobs):
@@ -281,10 +281,10 @@ class WatchView:
 
     async def show_waiting(self) -> None:
         """Show inferences that have waited longer than PATIENCE_S, once each, with pending figures."""
-        if self.recording is None or not self.events.waits(self._now_s()):
+        if self.recording is None or not self.events.has_overdue(self._now_s()):
             return
-        for event in self.events.waited(await self.recording.pending(), self._now_s()):
-            if not self.beginnings.is_in_past(event["job"]):
+        for event in self.events.overdue_events(await self.recording.pending(), self._now_s()):
+            if not self.past_filter.is_in_past(event["job"]):
                 self._show(event)
 
     async def mind_board(self) -> None:
@@ -349,7 +349,7 @@ async def watch_all(
 
     A single board must be reachable at first; several are waited for.
     """
-    async with kept_in(boards[0].save) as store:
+    async with store_in(boards[0].save) as store:
         following = [
             follow(
                 each,
@@ -399,8 +399,8 @@ async def follow(
     summary = view.events.summary() | ended
     if is_patient and not view.was_linked:
         summary = {"exit_code": UnreachableError.exit_code, **summary, "reached": False}
-    if options.save is not None and view.kept is not None and view.kept.is_begun:
-        summary |= {"session": view.kept.session.number, "workspace": str(options.save.root)}
+    if options.save is not None and view.saving is not None and view.saving.is_begun:
+        summary |= {"session": view.saving.session.number, "workspace": str(options.save.root)}
     return summary
 
 
@@ -413,9 +413,9 @@ async def _watched(
     is_patient: bool,
     compared: Callable[[int], None] | None,
 ) -> None:
-    async with _recording(options, view.beginnings, store, compared) as recording:
+    async with _recording(options, view.past_filter, store, compared) as recording:
         view.recording = recording
-        view.kept = None if store is None else recording
+        view.saving = None if store is None else recording
         capture = Capture(
             options.address,
             recording,
@@ -426,7 +426,7 @@ async def _watched(
             stop=stop,
             is_patient=is_patient,
             access=options.access,
-            asks_at_end=view.kept is not None,
+            asks_at_end=view.saving is not None,
         )
         view.coverage = capture.coverage
         minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
@@ -437,10 +437,10 @@ async def _watched(
             for task in minding:
                 task.cancel()
             await asyncio.wait(minding)
-            if view.kept is not None and view.kept.is_begun:
+            if view.saving is not None and view.saving.is_begun:
                 if not capture.session.has_synced:
-                    view.remark(view.kept.note_uncovered(capture.coverage))
-                await view.kept.cover(capture.coverage)
+                    view.remark(view.saving.note_uncovered(capture.coverage))
+                await view.saving.cover(capture.coverage)
 
 
 def own_name() -> str:
@@ -449,7 +449,7 @@ def own_name() -> str:
 
 
 @asynccontextmanager
-async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
+async def store_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
     """Open the store of a workspace, shared with captures of other boards; yield None without a workspace."""
     if workspace is None:
         yield None
@@ -461,7 +461,7 @@ async def kept_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
 
 @asynccontextmanager
 async def _recording(
-    options: WatchOptions, beginnings: Beginnings, store: Store | None, compared: Callable[[int], None] | None
+    options: WatchOptions, past_filter: PastFilter, store: Store | None, compared: Callable[[int], None] | None
 ) -> AsyncIterator[Recording]:
     """Open the destination of the stream: memory, or a session of the workspace that ends with the context."""
     chosen = RecordingOptions(
@@ -475,7 +475,7 @@ async def _recording(
     )
     if store is None or options.save is None:
         async with Store(None) as in_memory:
-            seen = dataclasses.replace(chosen, beginnings=beginnings, notes_past=False)
+            seen = dataclasses.replace(chosen, past_filter=past_filter, notes_past=False)
             yield Recording(MemoryWorkspace(), in_memory, seen)
         return
     with ExitStack() as lock:

@@ -17,7 +17,7 @@ from profagentd.follow import messages
 from profagentd.follow.log import OVER
 from profagentd.follow.reading import read_batch
 from profagentd.follow.session import FollowSession
-from profagentd.limits import LEAVE_S, ROOM_S, SILENCE_S, SURE_LOGS, TURN_LOGS
+from profagentd.limits import LEAVE_S, RESERVED_LOGS, ROOM_S, SILENCE_S, TURN_LOGS
 from profagentd.loop import US_PER_S, NoAnswerError, in_time, read_clocks, until_first
 
 if TYPE_CHECKING:
@@ -216,12 +216,14 @@ class ClientStream:
         self._has_new_losses = False
         losses = self._servicer.retention.losses
         since, self._sent_losses_revision = losses.since(self._sent_losses_revision), losses.revision
-        return await self._send(messages.kept_losses(since, self._session))
+        return await self._send(messages.recorded_losses(since, self._session))
 
     async def _send_released(self, delay_s: float = 0.0) -> bool:
         """Send the handles that are over, unless that can wait; return True if some were sent."""
         table, now = self._session.table, self._clock.monotonic()
-        can_wait = now < self._released_at + delay_s and table.released_count < RELEASE_LOGS and table.room >= SURE_LOGS
+        can_wait = (
+            now < self._released_at + delay_s and table.released_count < RELEASE_LOGS and table.room >= RESERVED_LOGS
+        )
         if can_wait or not table.released_count:
             return False
         self._released_at = now

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from profagentd.follow.log import Log
     from profagentd.follow.session import Following, FollowSession
     from profagentd.loop import ClockReading
-    from profagentd.retention.losses import KeptLoss
+    from profagentd.retention.losses import RecordedLoss
     from profagentd.retention.policy import Policy
     from profagentd.sources.acl_json import Profiling
 
@@ -149,9 +149,9 @@ def batches(
         yield message
 
 
-def kept_losses(losses: Iterable[KeptLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:
+def recorded_losses(losses: Iterable[RecordedLoss], session: FollowSession) -> Iterator[wire.ServerMessage]:
     """Return messages with recorded losses, under the stream's handles of their JOBs."""
-    events = [wire.Event(loss=_kept_loss(loss, session.job_handle(loss.job))) for loss in losses]
+    events = [wire.Event(loss=_recorded_loss(loss, session.job_handle(loss.job))) for loss in losses]
     return (wire.ServerMessage(batch=wire.Batch(events=page)) for page in _pages(events))
 
 
@@ -203,7 +203,7 @@ _PUT: dict[type[Event], Callable[[Any, wire.Event], None]] = {
 }
 
 
-def _kept_loss(loss: KeptLoss, job: int) -> wire.Loss:
+def _recorded_loss(loss: RecordedLoss, job: int) -> wire.Loss:
     return wire.Loss(
         job=job,
         reason=loss.reason,

@@ -12,7 +12,7 @@ from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import OVER, FileEvent, Loss, LossReason, Turn, unread_loss
 from profagentd.follow.reading import MISSED_S, ReadStep, ReadTask
 from profagentd.follow.table import LogTurns
-from profagentd.limits import NAMES_LIMIT, NAMES_OF_ONE, NAMES_TOGETHER, ODD_LIMIT, PAGE_ENTRIES, ROOM_S, SURE_LOGS
+from profagentd.limits import NAMES_LIMIT, NAMES_OF_ONE, NAMES_TOGETHER, ODD_LIMIT, PAGE_ENTRIES, RESERVED_LOGS, ROOM_S
 from profagentd.loop import is_late
 from profagentd.sources.state import JobState
 from profagentd.sources.walk import CollectionWalk, Sighting, WalkPage, look_up
@@ -348,7 +348,7 @@ class FollowSession:
         following = next((each for each in self._followings.values() if each.can_look_up(now)), None)
         if following is None:
             return None
-        if self.table.room < SURE_LOGS:
+        if self.table.room < RESERVED_LOGS:
             self.table.release_idle(now, PAGE_ENTRIES)
         room = self.table.room
         # Looking up a few names at a time, as logs are released, would cost a round trip for each few.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.errors import Fault, Refusal
 from profagentd.follow.log import ANNOUNCED, OVER, FileEvent, Log, Turn
-from profagentd.limits import CHUNK_BYTES, COMMON_LOGS, IDLE_S, LARGE_READS, PIECE_BYTES, SURE_LOGS
+from profagentd.limits import CHUNK_BYTES, COMMON_LOGS, IDLE_S, LARGE_READS, PIECE_BYTES, RESERVED_LOGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,8 +59,8 @@ class LogTurns:
     def room(self) -> int:
         """Number of logs that may still be announced. Released ones count until the client knows of their release."""
         own = len(self._logs) + len(self._released)
-        # SURE_LOGS belong to each stream, so that none starves; the others are first come, first served.
-        return max(SURE_LOGS - own, COMMON_LOGS - self._quota.announced_logs)
+        # RESERVED_LOGS belong to each stream, so that none starves; the others are first come, first served.
+        return max(RESERVED_LOGS - own, COMMON_LOGS - self._quota.announced_logs)
 
     @property
     def lag_bytes(self) -> int:

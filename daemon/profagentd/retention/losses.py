@@ -34,7 +34,7 @@ _ID_BITS = 63
 
 
 @dataclass(frozen=True)
-class KeptLoss:
+class RecordedLoss:
     """Recorded loss; `id` identifies it for ever. Times are of the board's wall clock, in microseconds."""
 
     id: int
@@ -59,7 +59,7 @@ class LossLedger:
     def __init__(self, directory: Path | None) -> None:
         """Keep losses in `directory`; with None in memory only."""
         self._directory = directory
-        self._losses: dict[int, tuple[int, KeptLoss]] = {}  # by id, with the revision of the newest change
+        self._losses: dict[int, tuple[int, RecordedLoss]] = {}  # by id, with the revision of the newest change
         self.revision = 0  # grows with each change
         self._saved_revision = 0  # revision that the file holds
         self._is_failing = False  # the disk refused the file, which is logged once
@@ -67,7 +67,7 @@ class LossLedger:
         # Streams, which send the changed losses.
         self._listeners: list[Callable[[], None]] = []
 
-    def since(self, revision: int) -> list[KeptLoss]:
+    def since(self, revision: int) -> list[RecordedLoss]:
         """Return losses that changed after that revision, oldest change first."""
         return [loss for changed, loss in self._losses.values() if changed > revision]
 
@@ -79,19 +79,19 @@ class LossLedger:
         """Call the listener no more."""
         self._listeners.remove(listener)
 
-    def newest(self, reason: LossReason, job: str) -> KeptLoss | None:
+    def newest(self, reason: LossReason, job: str) -> RecordedLoss | None:
         """Return the newest loss of this kind in this JOB, or None."""
         found = [loss for _, loss in self._losses.values() if (loss.reason, loss.job) == (reason.value, job)]
         return found[-1] if found else None
 
-    def begin(self, reason: LossReason, job: str, at_wall_us: int) -> KeptLoss:
+    def begin(self, reason: LossReason, job: str, at_wall_us: int) -> RecordedLoss:
         """Record a loss that begins now, and return it."""
         number = random.SystemRandom().getrandbits(_ID_BITS) or 1
-        loss = KeptLoss(number, reason.value, job, at_wall_us, at_wall_us)
+        loss = RecordedLoss(number, reason.value, job, at_wall_us, at_wall_us)
         self._put(loss)
         return loss
 
-    def extend(self, loss: KeptLoss, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
+    def extend(self, loss: RecordedLoss, at_wall_us: int, *, lost_bytes: int = 0, lost_logs: int = 0) -> None:
         """Extend a loss to this time, and add to its figures."""
         bytes_now, logs_now = loss.lost_bytes + lost_bytes, loss.lost_logs + lost_logs
         self._put(replace(loss, to_wall_us=at_wall_us, lost_bytes=bytes_now, lost_logs=logs_now))
@@ -110,7 +110,7 @@ class LossLedger:
         try:
             text = await on_disk(os.fsencode(self._directory), path.read_bytes)
             for line in text.splitlines():
-                self._put(KeptLoss(**json.loads(line)))
+                self._put(RecordedLoss(**json.loads(line)))
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError) as error:
@@ -134,7 +134,7 @@ class LossLedger:
             else:
                 self._saved_revision, self._is_failing = revision, False
 
-    def _put(self, loss: KeptLoss) -> None:
+    def _put(self, loss: RecordedLoss) -> None:
         self.revision += 1
         self._losses.pop(loss.id, None)
         self._losses[loss.id] = (self.revision, loss)

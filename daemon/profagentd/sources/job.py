@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from profagentd.limits import REMEMBERED_NAMES
 from profagentd.sources.files import Gone, NotAFile, OpenCollection, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, LogPart, Source
+from profagentd.sources.source import DATA, SNAPSHOT, LogMode, LogPart, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _base_name(path: bytes) -> bytes:
 
 
 @lru_cache(REMEMBERED_NAMES)
-def kind_of(path: bytes) -> LogKind:
+def kind_of(path: bytes) -> LogMode:
     """Return the kind of the log at `path` inside a JOB. A file that is not known to grow is a snapshot."""
     return DATA if _DATA_NAME.fullmatch(_base_name(path)) else SNAPSHOT
 
@@ -143,7 +143,7 @@ class JobSource(Source):
         """Return True for `JOB` and 29 letters."""
         return _JOB_NAME.fullmatch(name) is not None
 
-    def kind(self, path: bytes) -> LogKind:
+    def kind(self, path: bytes) -> LogMode:
         """Return DATA for records, SNAPSHOT for every other file."""
         return kind_of(path)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from profagentd.sources.files import OpenCollection
 
 
-class LogKind(enum.IntEnum):
+class LogMode(enum.IntEnum):
     """Manner in which a log is written; the numbers are the wire's."""
 
     DATA = 1  # it grows at its end
@@ -27,7 +27,7 @@ class LogPart(enum.Enum):
 
 
 # Module constants: looking up an enum's member takes ten times as long, which shows where it is done for each file.
-DATA, SNAPSHOT = LogKind
+DATA, SNAPSHOT = LogMode
 
 
 class Source:
@@ -41,7 +41,7 @@ class Source:
         """Return True if a directory of this name is a collection of this source."""
         raise NotImplementedError
 
-    def kind(self, _path: bytes) -> LogKind:
+    def kind(self, _path: bytes) -> LogMode:
         """Return the kind of the log at `path` inside a collection."""
         return DATA
 

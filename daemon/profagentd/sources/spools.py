@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from profagentd.sources.files import Gone, NotAFile, Unreadable
-from profagentd.sources.source import DATA, SNAPSHOT, LogKind, LogPart, Source
+from profagentd.sources.source import DATA, SNAPSHOT, LogMode, LogPart, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ class SpoolSource(Source):
         """Return True for names like `OPS-camera-20261123T140000123Z`."""
         return self._pattern.fullmatch(name) is not None
 
-    def kind(self, path: bytes) -> LogKind:
+    def kind(self, path: bytes) -> LogMode:
         """Return DATA for segments."""
         return DATA if _SEGMENT.fullmatch(path) else SNAPSHOT
 

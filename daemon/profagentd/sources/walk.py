@@ -26,7 +26,7 @@ from profagentd.sources.source import DATA
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from profagentd.sources.source import LogKind, Source
+    from profagentd.sources.source import LogMode, Source
 
 
 def directories_of(place: FolderPlace) -> tuple[bytes, ...]:
@@ -114,7 +114,7 @@ class Sighting(NamedTuple):
     """Regular file in a collection."""
 
     path: bytes
-    kind: LogKind
+    kind: LogMode
     size: int
     changed_wall_us: int
 
@@ -189,7 +189,7 @@ def _in_order(source: Source, paths: Iterable[bytes], announced: Collection[byte
     return names
 
 
-def _look_up(files: OpenCollection, kind: LogKind, path: bytes, page: WalkPage) -> None:
+def _look_up(files: OpenCollection, kind: LogMode, path: bytes, page: WalkPage) -> None:
     try:
         status = files.status(path)
     except JobGone:

@@ -35,7 +35,6 @@ from profagentd.limits import (
     INTAKE_BURST_BYTES,
     INTAKE_BYTES_PER_S,
     INTAKE_READ_BYTES,
-    MOST_KEPT,
     MOST_NAMES,
     MOST_NAMES_OF_USER,
     MOST_PASSED,
@@ -45,6 +44,7 @@ from profagentd.limits import (
     NAMES_PER_S_OF_USER,
     PIECE_RECORDS,
     PIPE_BYTES,
+    REMEMBERED_WRITERS,
 )
 from profagentd.spools.spool import Spool, is_valid_name
 
@@ -76,7 +76,7 @@ class Fifo(NamedTuple):
     name: str
 
 
-class _RefusedError(Exception):
+class _PipeError(Exception):
     """A pipe that a program passed is refused; the text says why."""
 
 
@@ -260,7 +260,7 @@ class Intake:
         pipe.filled.pipes += 1
 
     def _spool_for(self, kind: str, name: str, user: int | None) -> _FilledSpool:
-        """Return the spool of a name; a name that a user gives for the first time is admitted. Raises _RefusedError."""
+        """Return the spool of a name; a name that a user gives for the first time is admitted. Raises _PipeError."""
         key = kind, name
         if key not in self._spools:
             allowances = [_Allowance(INTAKE_BURST_BYTES, INTAKE_BYTES_PER_S)]
@@ -274,13 +274,13 @@ class Intake:
         own = self._users.setdefault(user, _User(1, MOST_NAMES_OF_USER, NAMES_PER_S_OF_USER))
         names = [self._all_users.names, own.names]
         if not all(each.allows(1, self._now_s()) for each in names):
-            raise _RefusedError("new names come too often: one a minute is taken")
+            raise _PipeError("new names come too often: one a minute is taken")
         self._make_room_for_name(user)
         for each in names:
             each.take(1)
 
     def _make_room_for_name(self, user: int) -> None:
-        """End a spool without pipes where the number of names is at its limit. Raises _RefusedError."""
+        """End a spool without pipes where the number of names is at its limit. Raises _PipeError."""
         named = {key: each for key, each in self._spools.items() if each.user is not None}
         own = {key: each for key, each in named.items() if each.user == user}
         for those, most in ((own, MOST_NAMES_OF_USER), (named, MOST_NAMES)):
@@ -288,7 +288,7 @@ class Intake:
                 continue
             idle = next((key for key, each in those.items() if not each.pipes), None)
             if idle is None:
-                raise _RefusedError(f"{most} names have a pipe already")
+                raise _PipeError(f"{most} names have a pipe already")
             _end(self._spools.pop(idle).spool)
             return
 
@@ -392,7 +392,7 @@ class Intake:
             message, descriptors, _, _ = socket.recv_fds(connection, 256, 4)
             self._add_passed_pipe(message, descriptors, _user_of(connection))
             answer = "ok"
-        except (_RefusedError, OSError) as error:
+        except (_PipeError, OSError) as error:
             answer = str(error)
         for descriptor in descriptors:
             os.close(descriptor)
@@ -406,16 +406,16 @@ class Intake:
         connection.close()
 
     def _add_passed_pipe(self, message: bytes, descriptors: list[int], user: int) -> None:
-        """Read a passed pipe from now on. Raises _RefusedError and OSError."""
+        """Read a passed pipe from now on. Raises _PipeError and OSError."""
         name = message.decode("utf-8", "replace")
         if not is_valid_name(name):
-            raise _RefusedError("the name has letters, digits, `_` and `.` alone, 64 at most")
+            raise _PipeError("the name has letters, digits, `_` and `.` alone, 64 at most")
         if len(descriptors) != 1 or not self._is_read_end(descriptors[0]):
-            raise _RefusedError("one read end of a pipe is wanted")
+            raise _PipeError("one read end of a pipe is wanted")
         if len(self._passed) >= MOST_PASSED:
-            raise _RefusedError(f"{MOST_PASSED} pipes were passed already")
+            raise _PipeError(f"{MOST_PASSED} pipes were passed already")
         if sum(pipe.user == user for pipe in self._passed) >= MOST_PASSED_OF_USER:
-            raise _RefusedError(f"{MOST_PASSED_OF_USER} pipes were passed by this user already")
+            raise _PipeError(f"{MOST_PASSED_OF_USER} pipes were passed by this user already")
         # Opened anew, as the passed descriptor is shared: its giver could make it blocking, or read from it as well.
         descriptor = os.open(f"/proc/self/fd/{descriptors[0]}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -450,7 +450,7 @@ def _end(spool: Spool) -> None:
 def _remember_last(last_marks: dict[bytes, bytes], records: Iterable[bytes]) -> None:
     for record in records:
         writer = record[8:12] + record[46:48]  # process, and writer in it
-        if record != LOST and (writer in last_marks or len(last_marks) < MOST_KEPT):
+        if record != LOST and (writer in last_marks or len(last_marks) < REMEMBERED_WRITERS):
             last_marks[writer] = record
 
 

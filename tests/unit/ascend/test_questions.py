@@ -133,7 +133,7 @@ def test_what_is_not_known_of_it_is_not_told(workspace: Path) -> None:
     found = _asked(workspace, "stats", OTHER, "--by", "type")
     assert {row["bound by"] for row in found["rows"] if row["type"] != "not in any layer"} == {"mac"}
     (job,) = found["jobs"]
-    assert (job["frequency_mhz"], job["told_by"]) == (None, "another tool")
+    assert (job["frequency_mhz"], job["imported_from"]) == (None, "another tool")
 
 
 @pytest.mark.parametrize("words", [("trend", "--model", "model 5"), ("sessions",), ("show", OTHER)])

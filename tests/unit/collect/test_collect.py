@@ -76,8 +76,8 @@ BOTH_ON = {"aicpu": "on", "aacpu": "on", "aic_metrics": "ArithmeticUtilization",
 VENDORS = {"switch": "on", "output": "/opt/app/profiling", "interval": "0", "acl_api": "on", **BOTH_ON}
 
 
-def edited(text: str, asked: ProfilerSettings = OUTPUT, **how: bool) -> dict[str, object]:
-    document: dict[str, object] = json.loads(edited_acl_json(text.encode(), asked, "acl.json", **how))
+def edited(text: str, settings: ProfilerSettings = OUTPUT, **how: bool) -> dict[str, object]:
+    document: dict[str, object] = json.loads(edited_acl_json(text.encode(), settings, "acl.json", **how))
     return document
 
 
@@ -97,9 +97,9 @@ def test_the_spelling_that_libraries_read_comes_first() -> None:
 
 def test_what_is_asked_for_replaces_what_is_there() -> None:
     text = json.dumps({"profiler": {**VENDORS, "output": "/elsewhere", "switch": "off"}})
-    asked = replace(OUTPUT, switch="on", interval=3, acl_api="off", aacpu="off", aac_metrics="none")
+    settings = replace(OUTPUT, switch="on", interval=3, acl_api="off", aacpu="off", aac_metrics="none")
     off = {"acl_api": "off", "aicpu": "off", "aacpu": "off", "aic_metrics": "none", "aac_metrics": "none"}
-    assert edited(text, asked)["profiler"] == {**VENDORS, "interval": "3", **off}
+    assert edited(text, settings)["profiler"] == {**VENDORS, "interval": "3", **off}
 
 
 def test_a_dump_is_left_out_where_that_is_asked_for() -> None:
@@ -186,8 +186,8 @@ def test_what_a_job_lacks(files: dict[str, int], wanted: str) -> None:
 
 def test_an_interval_of_0_is_named_where_one_inference_came() -> None:
     files = {path: size for path, size in WHOLE.items() if not path.endswith(".1.1")}
-    asked = replace(AFTER.asked, interval=0)
-    assert "--interval 1" in told(replace(AFTER, asked=asked, jobs={JOB: files}))
+    settings = replace(AFTER.settings, interval=0)
+    assert "--interval 1" in told(replace(AFTER, settings=settings, jobs={JOB: files}))
     assert told(replace(AFTER, jobs={JOB: files})) == ""
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from profagent.boards.layout import Layout
-from profagent.deploy.board import Asked, BoardSettings, board_keys, board_settings, recognised
+from profagent.deploy.board import BoardSettings, RequestedSettings, board_keys, board_settings, recognised
 from profagent.errors import ProfagentError, UsageError
 from profagent.keys.keys import Keys
 from profagent.link.boards_file import BoardEntry
@@ -21,7 +21,7 @@ ELSEWHERE = Layout("/data/p")
 
 
 def made(old: str = "", layout: Layout = USUAL, init: str = "systemd", **asked: Any) -> BoardSettings:
-    return board_settings(old, Asked(**asked), layout, init, "u-1", "record-lab")
+    return board_settings(old, RequestedSettings(**asked), layout, init, "u-1", "record-lab")
 
 
 @pytest.mark.parametrize("layout", [USUAL, ELSEWHERE], ids=["usual", "elsewhere"])

@@ -16,7 +16,7 @@ from profagent.doctor import host
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.board import npu_checks, roots_checks
 from profagent.doctor.finding import Finding, FindingMark, Section
-from profagent.doctor.host import Known, clock, identities, workspace_checks
+from profagent.doctor.host import KnownIdentities, clock, identities, workspace_checks
 from profagent.importing.importing import import_into
 from profagent.link.translate import (
     Examination,
@@ -196,7 +196,7 @@ def make_database(file: Path) -> None:
     ],
 )
 def test_identities(boards: list[tuple[str, ...]], told: list[tuple[FindingMark, str]]) -> None:
-    found = list(identities([Known(*each) for each in boards]))
+    found = list(identities([KnownIdentities(*each) for each in boards]))
     assert [each.mark for each in found] == [mark for mark, _ in told]
     assert all(text in each.evidence for each, (_, text) in zip(found, told, strict=True))
 

@@ -21,7 +21,7 @@ def path(count: int, end: str = "") -> str:
 
 def seen(*counts: int, interval: int | None = 10, listed: bool = True) -> LiveSamples:
     samples = LiveSamples()
-    samples.tell(JOB, interval)
+    samples.set_interval(JOB, interval)
     if listed:
         samples.list(JOB)
     for count in counts:

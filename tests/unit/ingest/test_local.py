@@ -12,7 +12,7 @@ from profagent.ingest.feed import Arrival
 from profagent.ingest.local import JobListing, LocalStream, growing_kind, list_job
 from profagent.link.messages import Chunk, Completed, Holding, LogEvent, Loss, Received, Started
 from profagentd.sources.job import kind_of
-from profagentd.sources.source import LogKind as DaemonKind
+from profagentd.sources.source import LogMode as DaemonKind
 from tests.fakes.dumps import write_files
 from tests.fakes.small_job import PLAIN, SMALL_JOB
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profagent import ledger
-from profagent.ingest.changes import KeptLoss, LinkLedger, loss_change
+from profagent.ingest.changes import LinkLedger, RecordedLoss, loss_change
 from profagent.ledger import REASONS, Entry, checked_path, entry, grade_of, removal_entry
 from profagent.limits import LONGEST_DETAIL
 from profagent.link.messages import FollowedLog, Loss
@@ -96,14 +96,14 @@ def test_a_loss_that_is_told_once_belongs_to_its_log_and_job() -> None:
 
 def test_a_kept_loss_belongs_to_the_board_whatever_it_is_about() -> None:
     loss = Loss(0, 1, "deleted-undelivered", "made room", 512, 9, JOB, 10, 20, 3)
-    kept = KeptLoss(9, Entry("loss", "deleted-undelivered", "made room", count=512), JOB, 3, 512, 10, 20)
+    kept = RecordedLoss(9, Entry("loss", "deleted-undelivered", "made room", count=512), JOB, 3, 512, 10, 20)
     assert told(loss) == ("", kept)
 
 
 def test_what_a_board_says_of_a_kept_loss_is_not_believed_blindly() -> None:
     job, kept = told(Loss(0, 0, "disk-full", "no\nspace" * 9999, 0, 2**64 - 1, "../" + JOB))
     assert job == ""
-    assert isinstance(kept, KeptLoss)
+    assert isinstance(kept, RecordedLoss)
     assert (kept.job, kept.lost_logs, kept.lost_bytes, kept.from_us, kept.to_us) == ("", None, None, None, None)
     assert kept.entry.count == 1
     assert len(kept.entry.detail) <= LONGEST_DETAIL

@@ -13,8 +13,8 @@ from profagent.limits import (
     ANSWER_S,
     LARGEST_BATCH_EVENTS,
     LARGEST_CHUNK_BYTES,
-    LARGEST_KEPT_LOSSES,
     LARGEST_LOGS,
+    LARGEST_RECORDED_LOSSES,
     LEAVE_BEHIND_S,
     LONGEST_DELAY_S,
 )
@@ -336,7 +336,7 @@ def announced() -> LinkSession:
         (listed, Batch((), (log(8), log(8)))),
         (listed, Announced((log(8, b"x" * 1025),))),
         (listed, Announced(tuple(log(handle, b"%d" % handle) for handle in range(100, 101 + LARGEST_LOGS)))),
-        (listed, batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_KEPT_LOSSES + 2)))),
+        (listed, batch(*(Loss(0, 1, "disk-full", "", 0, number) for number in range(1, LARGEST_RECORDED_LOSSES + 2)))),
         (started, batch(chunk(b"a", 1))),
         (started, batch(chunk(b"a", generation=2))),
         (started, batch(chunk(b"a" * (LARGEST_CHUNK_BYTES + 1)))),

@@ -19,11 +19,11 @@ from profagent.nightly.night import (
     BoardOutcome,
     Compared,
     Night,
+    NightlyRecipients,
+    NightlyRecord,
     NightVerdict,
-    Record,
     Reports,
     Slower,
-    Tell,
     each_board,
     example,
     junit_cases,
@@ -37,15 +37,15 @@ from profagent.report.html_page import style
 @pytest.mark.parametrize(
     "to",
     [
-        Tell(webhook="http://lab:http/x"),
-        Tell(webhook="http://a lab/"),
-        Tell(webhook="http://"),
-        Tell(command=["/none/such"]),
-        Tell(command=["a\0b"]),
-        Tell(mail=["a@lab"], sendmail=["/none/such"]),
+        NightlyRecipients(webhook="http://lab:http/x"),
+        NightlyRecipients(webhook="http://a lab/"),
+        NightlyRecipients(webhook="http://"),
+        NightlyRecipients(command=["/none/such"]),
+        NightlyRecipients(command=["a\0b"]),
+        NightlyRecipients(mail=["a@lab"], sendmail=["/none/such"]),
     ],
 )
-def test_whom_nobody_can_tell_is_a_remark(to: Tell) -> None:
+def test_whom_nobody_can_tell_is_a_remark(to: NightlyRecipients) -> None:
     (remark,) = tell_night(Night("now", []), to)
     assert re.search("was not (told|sent): ", remark)
 
@@ -132,7 +132,7 @@ def test_a_group_stands_for_its_boards_but_for_those_with_settings_of_their_own(
     text = RECORD + '[[boards]]\ngroup = "rack3"\nlabels = { place = "lab" }\nrecord = { for = "2s" }\n'
     own, other = each_board(read_settings(text, "nightly.toml").boards, {"rack3": ["lab2", "lab1"]}.__getitem__)
     assert (own.name, own.labels, other.name, other.labels) == ("lab1", {}, "lab2", {"place": "lab"})
-    assert other.record == Record(for_="2s")
+    assert other.record == NightlyRecord(for_="2s")
 
 
 AS_BEFORE = Compared("baseline release", 1)
@@ -257,7 +257,7 @@ def test_a_mail_has_the_verdict_the_report_and_the_page(tmp_path: Path) -> None:
     night = Night("2026-11-22", [GOOD, BoardOutcome("lab\nBcc: x@y", problems=["überall"])])
     (tmp_path / "2026-11-21.json").write_text('{"run": "2026-11-21", "verdict": "good"}')
     page = write_beside(tmp_path, night, ["page"])
-    to = Tell(mail=["a@lab", "b@lab"], mail_from="night@lab")
+    to = NightlyRecipients(mail=["a@lab", "b@lab"], mail_from="night@lab")
     found = message_from_bytes(bytes(mail(night, to, page)), policy=default)
     assert (found["To"], found["From"], found["Bcc"]) == ("a@lab, b@lab", "night@lab", None)
     assert found["Subject"].startswith("profagent: FAILED: lab")

@@ -14,16 +14,25 @@ from profagent.errors import Failure, UnknownHostError, UsageError
 from profagent.nightly import run
 from profagent.nightly.night import (
     BoardOutcome,
-    Collect,
     Night,
     Nightly,
     NightlyBoard,
+    NightlyCollect,
+    NightlyRecord,
     NightVerdict,
-    Record,
     junit_cases,
 )
 from profagent.nightly.page import PastBoard
-from profagent.nightly.run import Ended, NightRun, Pushing, capture_call, captured, compared, measure, run_command
+from profagent.nightly.run import (
+    Ended,
+    NightRun,
+    Pushing,
+    capture_call,
+    compared,
+    outcome_of,
+    run_command,
+    session_to_compare,
+)
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
 
@@ -35,7 +44,7 @@ def _failure(error: str, code: int = 1) -> Failure:
     return Failure(error, "failed", "mend it", code)
 
 
-BOARD = NightlyBoard("lab1", record=Record(until_finished=True))
+BOARD = NightlyBoard("lab1", record=NightlyRecord(until_finished=True))
 
 
 def past(*verdicts: str) -> list[PastBoard]:
@@ -57,7 +66,7 @@ def past(*verdicts: str) -> list[PastBoard]:
 def test_a_night_is_measured_by_the_last_good_one_else_by_an_undecided_one(
     nights: list[PastBoard], expected: int | None
 ) -> None:
-    assert measure(BOARD.name, nights) == expected
+    assert session_to_compare(BOARD.name, nights) == expected
 
 
 @pytest.fixture
@@ -153,7 +162,9 @@ COMMON = ["--board", "lab1", "--workspace", "/ws", "--json", "--label", "place=l
 
 
 def test_record() -> None:
-    board = NightlyBoard("lab1", record=Record("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"})
+    board = NightlyBoard(
+        "lab1", record=NightlyRecord("10m", until_finished=True, more=["--backlog"]), labels={"place": "lab"}
+    )
     ends = ["--for", "10m", "--until-finished", "--backlog"]
     assert capture_call(board, FOLDER, WORKSPACE, "now") == ["record", "--new", *COMMON, *ends]
     named = ["--counter-map", "/nightly/maps/b2.toml"]
@@ -161,7 +172,7 @@ def test_record() -> None:
 
 
 def test_collect() -> None:
-    program = Collect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
+    program = NightlyCollect("out/main", "project", "src/acl.json", 1, ["a b", "-x"], ["--all"])
     board = NightlyBoard("lab1", collect=program, labels={"place": "lab"})
     assert capture_call(board, FOLDER, WORKSPACE, "now") == [
         *["collect", "-m", "out/main", *COMMON, "--output", "/ws/nightly/jobs", "--project", "/nightly/project"],
@@ -170,56 +181,58 @@ def test_collect() -> None:
 
 
 def test_what_came_of_it() -> None:
-    assert captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}})) == BoardOutcome("lab1", 3)
-    nothing = captured("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}))
+    assert outcome_of("lab1", Ended(0, {"session": 3, "records": {"aicore": 1, "aicpu": 0}})) == BoardOutcome("lab1", 3)
+    nothing = outcome_of("lab1", Ended(0, {"session": 3, "records": {"aicore": 0, "aicpu": 0}}))
     assert (nothing.verdict, "no record" in nothing.problems[0]) == (NightVerdict.INCOMPLETE, True)
     cut = {"session": 3, "incomplete": ["not covered at the end"], "coverage": {"covered_us": 5, "total_us": 9}}
-    assert captured("lab1", Ended(4, cut)) == BoardOutcome(
+    assert outcome_of("lab1", Ended(4, cut)) == BoardOutcome(
         "lab1",
         3,
         problems=["not covered at the end"],
         is_incomplete=True,
         coverage=cut["coverage"],  # type: ignore[arg-type]
     )
-    assert captured("lab1", Ended(3, None, _failure("cannot reach it", 3))) == BoardOutcome(
+    assert outcome_of("lab1", Ended(3, None, _failure("cannot reach it", 3))) == BoardOutcome(
         "lab1", None, problems=["cannot reach it"], is_away=True
     )
-    assert captured("lab1", Ended(4, {"session": 3})) == BoardOutcome(
+    assert outcome_of("lab1", Ended(4, {"session": 3})) == BoardOutcome(
         "lab1", 3, problems=["data is missing"], is_incomplete=True
     )
-    assert captured("lab1", Ended(1, None, _failure("the disk is full"))) == BoardOutcome(
+    assert outcome_of("lab1", Ended(1, None, _failure("the disk is full"))) == BoardOutcome(
         "lab1", None, problems=["the capture ended without a session: the disk is full"]
     )
-    assert captured("lab1", Ended(1, None)) == BoardOutcome(
+    assert outcome_of("lab1", Ended(1, None)) == BoardOutcome(
         "lab1", None, problems=["the capture ended without a session: exit code 1"]
     )
 
 
 def test_a_name_without_an_address_is_a_fault_and_not_a_board_that_is_away() -> None:
-    assert not captured("lab1", Ended(3, None, UnknownHostError("lab1:4710").failure())).is_away
+    assert not outcome_of("lab1", Ended(3, None, UnknownHostError("lab1:4710").failure())).is_away
 
 
 def test_what_came_of_a_program() -> None:
-    assert captured(
+    assert outcome_of(
         "lab1", Ended(0, {"session": {"session": 3, "records": {"aicore": 1}}, "causes": []})
     ) == BoardOutcome("lab1", 3)
     crashed = {"session": {"session": 3}, "causes": [{"text": "it was ended by SIGSEGV"}, {"text": "its tail is lost"}]}
-    assert captured("lab1", Ended(139, crashed)) == BoardOutcome(
+    assert outcome_of("lab1", Ended(139, crashed)) == BoardOutcome(
         "lab1", 3, problems=["it was ended by SIGSEGV; its tail is lost"]
     )
-    assert captured("lab1", Ended(7, {"session": {"session": 3}, "causes": []})) == BoardOutcome(
+    assert outcome_of("lab1", Ended(7, {"session": {"session": 3}, "causes": []})) == BoardOutcome(
         "lab1", 3, problems=["the program ended with exit code 7"]
     )
-    assert captured("lab1", Ended(1, {"session": None, "causes": []})) == BoardOutcome(
+    assert outcome_of("lab1", Ended(1, {"session": None, "causes": []})) == BoardOutcome(
         "lab1", None, problems=["the capture ended without a session: exit code 1"]
     )
     own = {"session": {"session": 3}, "causes": [], "status": 4}
-    assert captured("lab1", Ended(4, own)) == BoardOutcome("lab1", 3, problems=["the program ended with exit code 4"])
-    assert not captured("lab1", Ended(3, {"session": None, "causes": [], "status": 3})).is_away
+    assert outcome_of("lab1", Ended(4, own)) == BoardOutcome("lab1", 3, problems=["the program ended with exit code 4"])
+    assert not outcome_of("lab1", Ended(3, {"session": None, "causes": [], "status": 3})).is_away
     restarted = {"session": {"session": 3}, "causes": [{"text": "nobody knows"}], "status": None}
-    assert captured("lab1", Ended(1, restarted)) == BoardOutcome("lab1", 3, problems=["nobody knows"], is_lost=True)
+    assert outcome_of("lab1", Ended(1, restarted)) == BoardOutcome("lab1", 3, problems=["nobody knows"], is_lost=True)
     lost = {"session": {"session": 3}, "causes": [], "status": 0}
-    assert captured("lab1", Ended(4, lost)) == BoardOutcome("lab1", 3, problems=["data is missing"], is_incomplete=True)
+    assert outcome_of("lab1", Ended(4, lost)) == BoardOutcome(
+        "lab1", 3, problems=["data is missing"], is_incomplete=True
+    )
 
 
 AWAY = Ended(3, None, _failure("cannot reach it", 3))
@@ -241,7 +254,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
 
 
 def night(name: str, told: list[str], tmp_path: Path, **more: object) -> NightRun:
-    settings = Nightly([NightlyBoard(name, record=Record("1s"))], wait="0.01s", **more)  # type: ignore[arg-type]
+    settings = Nightly([NightlyBoard(name, record=NightlyRecord("1s"))], wait="0.01s", **more)  # type: ignore[arg-type]
     return NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], told.append)
 
 
@@ -253,7 +266,7 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
         return FAILED
 
     monkeypatch.setattr(run, "run_command", played)
-    settings = Nightly([NightlyBoard(name, record=Record("1s")) for name in ("lab1", "lab2")])
+    settings = Nightly([NightlyBoard(name, record=NightlyRecord("1s")) for name in ("lab1", "lab2")])
     asked = NightRun(settings, tmp_path, Workspace(tmp_path), "now", [], lambda _: None)
     outcomes = await asyncio.wait_for(asked.boards(asyncio.Event()), 60)
     assert [outcome.board for outcome in outcomes] == ["lab1", "lab2"]
@@ -261,7 +274,7 @@ async def test_no_board_waits_for_another(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 async def test_what_goes_wrong_behind_a_capture_is_its_boards_alone(workspace: Workspace, answers: list[Ended]) -> None:
     answers += [Ended(0, {"session": number, "records": {"aicore": 6}}) for number in (99, 1)]
-    settings = Nightly([NightlyBoard(name, record=Record("1s")) for name in ("lab1", "lab2")], reports=[])
+    settings = Nightly([NightlyBoard(name, record=NightlyRecord("1s")) for name in ("lab1", "lab2")], reports=[])
     asked = NightRun(settings, workspace.root, workspace, "now", [], lambda _: None)
     lost, good = await asked.boards(asyncio.Event())
     assert (lost.verdict, lost.problems) == (NightVerdict.FAILED, ["the database has no session 99"])

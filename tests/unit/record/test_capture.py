@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from profagent import ledger
 from profagent.errors import UnreachableError
-from profagent.ingest.changes import ContentLedger, JobChanges, KeptLoss, LinkLedger, SourceRows
+from profagent.ingest.changes import ContentLedger, JobChanges, LinkLedger, RecordedLoss, SourceRows
 from profagent.ingest.mirror import digest_of
 from profagent.link.messages import (
     Acknowledge,
@@ -29,7 +29,7 @@ from profagent.link.messages import (
     Welcome,
 )
 from profagent.record.capture import Capture, FollowedStream
-from profagent.record.exposition import Exposition, Measured
+from profagent.record.exposition import Exposition, MeasuringObserver
 from profagent.record.recording import Step
 from profagent.store.writer import Applied
 from tests.encoders import aicpu_record, api_record, done_text
@@ -176,27 +176,27 @@ LOSS, NOTE = ledger.DISK_FULL, ledger.SEQUENCE_GAP
 
 
 @pytest.fixture
-def measured() -> Measured:
-    return Measured(Nobody(), Exposition(), "lab1")
+def measured() -> MeasuringObserver:
+    return MeasuringObserver(Nobody(), Exposition(), "lab1")
 
 
-def value(measured: Measured, metric: str, /, **labels: str) -> float | None:
+def value(measured: MeasuringObserver, metric: str, /, **labels: str) -> float | None:
     return measured._to.registry.get_sample_value(f"profagent_{metric}", {"board": "lab1", **labels})
 
 
 class Counted:
     """In the place of the events of a JOB that arrives: it is counted."""
 
-    def __init__(self, measured: Measured) -> None:
+    def __init__(self, measured: MeasuringObserver) -> None:
         self._measured = measured
 
-    def told(self, applied: Applied, _now_s: float) -> tuple[()]:
+    def batch_events(self, applied: Applied, _now_s: float) -> tuple[()]:
         self._measured.changed([applied])
         return ()
 
 
 @pytest.fixture
-def job(measured: Measured) -> ArrivingJob:
+def job(measured: MeasuringObserver) -> ArrivingJob:
     """A JOB that arrives and is counted."""
     arriving = ArrivingJob()
     arriving.events = Counted(measured)  # type: ignore[assignment]
@@ -204,11 +204,11 @@ def job(measured: Measured) -> ArrivingJob:
     return arriving
 
 
-def latency(measured: Measured, what: str, origin: str) -> float | None:
+def latency(measured: MeasuringObserver, what: str, origin: str) -> float | None:
     return value(measured, f"latency_seconds_{what}", model="m", latency_from=origin)
 
 
-def test_an_inference_is_timed_once_on_both_processors(measured: Measured, job: ArrivingJob) -> None:
+def test_an_inference_is_timed_once_on_both_processors(measured: MeasuringObserver, job: ArrivingJob) -> None:
     cpu = aicore_path().replace("aicore", "aicpu")
     job.announce(aicore_path(), cpu)
     job.send(aicore_path(), records(700, 1400, 7000))
@@ -224,7 +224,9 @@ def test_an_inference_is_timed_once_on_both_processors(measured: Measured, job: 
     assert (value(measured, "layers_recorded", model="m"), value(measured, "layers_known", model="m")) == (3, 3)
 
 
-def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured: Measured, job: ArrivingJob) -> None:
+def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(
+    measured: MeasuringObserver, job: ArrivingJob
+) -> None:
     calls = "data/acl_api.0.m.0"
     job.announce(calls)
     for pictures in range(2):
@@ -240,7 +242,7 @@ def test_a_latency_is_observed_when_its_call_comes_and_the_pace_with_it(measured
     assert value(measured, "gap_seconds", model="m") == pytest.approx(0.0039)
 
 
-def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
+def test_losses_are_those_that_the_ledger_has_now(measured: MeasuringObserver) -> None:
     def tell(*changes: object) -> float | None:
         measured.changed([Applied(JobChanges("JOBA", "", changes))])  # type: ignore[arg-type]
         return value(measured, "losses", reason=LOSS)
@@ -251,11 +253,11 @@ def test_losses_are_those_that_the_ledger_has_now(measured: Measured) -> None:
     assert tell(ContentLedger("b", (lost,))) == 6
     assert tell(ContentLedger("a", ())) == 3
     assert tell(LinkLedger(None, lost), LinkLedger("c", lost)) == 9
-    assert tell(KeptLoss(5, lost), KeptLoss(5, lost)) == 12
+    assert tell(RecordedLoss(5, lost), RecordedLoss(5, lost)) == 12
     assert value(measured, "losses", reason=NOTE) is None
 
 
-def test_a_metric_has_its_last_value(measured: Measured) -> None:
+def test_a_metric_has_its_last_value(measured: MeasuringObserver) -> None:
     names = SourceRows("00000001", "metric_name", [(0, "npu.temperature", "C")])
     rows = SourceRows("00000001", "metric", [(0, 0, 1_000, 40.0), (1, 0, 2_000, 41.5)])
     measured.changed([Applied(JobChanges("METRICS-x", "", [names, rows]))])
@@ -263,7 +265,7 @@ def test_a_metric_has_its_last_value(measured: Measured) -> None:
     assert value(measured, "records_total", kind="metric") == 2
 
 
-def test_a_program_that_is_started_again_has_the_series_it_had(measured: Measured) -> None:
+def test_a_program_that_is_started_again_has_the_series_it_had(measured: MeasuringObserver) -> None:
     names = [(0, "program.my-app-17.rss", "B"), (1, "program.my-app-18.rss", "B"), (2, "daemon.rss", "B")]
     rows = [(0, 0, 1_000, 7.0), (1, 0, 2_000, 8.0), (2, 1, 2_000, 2.0), (3, 2, 2_000, 1.0)]
     changes = [SourceRows("00000001", "metric_name", names), SourceRows("00000001", "metric", rows)]
@@ -273,7 +275,7 @@ def test_a_program_that_is_started_again_has_the_series_it_had(measured: Measure
     assert value(measured, "metric", name="program.my-app-17.rss", unit="B") is None
 
 
-def test_a_stream_that_was_open_is_lost_once_and_one_that_never_was_is_not(measured: Measured) -> None:
+def test_a_stream_that_was_open_is_lost_once_and_one_that_never_was_is_not(measured: MeasuringObserver) -> None:
     away = UnreachableError("away", hint="wait")
     measured.unlinked(away, 1.0)
     assert value(measured, "links_lost_total") == 0
@@ -283,7 +285,7 @@ def test_a_stream_that_was_open_is_lost_once_and_one_that_never_was_is_not(measu
     assert value(measured, "links_lost_total") == 1
 
 
-def test_collections_that_are_gone_count_nothing(measured: Measured) -> None:
+def test_collections_that_are_gone_count_nothing(measured: MeasuringObserver) -> None:
     measured.jobs_changed([JobStatus(1, "JOBA", "/a", "open", False), JobStatus(2, "JOBB", "/b", "open", False)])
     assert value(measured, "collections", source="job", state="open") == 2
     measured.jobs_changed([JobStatus(1, "JOBA", "/a", "finished", True)])

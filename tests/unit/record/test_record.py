@@ -18,7 +18,7 @@ from profagent.ledger import Entry
 from profagent.link.coverage import Standing
 from profagent.link.messages import JobMeasure, JobStatus, Loss, Received
 from profagent.record import beginnings
-from profagent.record.beginnings import MadeJobs
+from profagent.record.beginnings import ProgramJobs
 from profagent.record.options import RecordingOptions, RecordOptions
 from profagent.record.record import BoardRecord, RunRecording, before_line, record
 from profagent.record.recording import Recording
@@ -151,15 +151,15 @@ def status(state: str = "open", name: str = MADE_JOB, *, caught_up: bool = True,
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> MadeJobs:
+def made(monkeypatch: pytest.MonkeyPatch) -> ProgramJobs:
     monkeypatch.setattr(beginnings, "_LOOK_S", 0.001)
-    jobs = MadeJobs("/out", {f"/out/{OLD}"})
+    jobs = ProgramJobs("/out", {f"/out/{OLD}"})
     jobs.linked()
     jobs.begin()
     return jobs
 
 
-def test_only_new_jobs_of_the_directory_are_the_programs(made: MadeJobs) -> None:
+def test_only_new_jobs_of_the_directory_are_the_programs(made: ProgramJobs) -> None:
     assert made.wants(status(), listed=False)
     assert not made.wants(status(), listed=True)
     assert not made.wants(status(name=OLD), listed=False)
@@ -167,7 +167,7 @@ def test_only_new_jobs_of_the_directory_are_the_programs(made: MadeJobs) -> None
 
 
 async def settled(
-    made: MadeJobs, *names: str, stop: asyncio.Event | None = None, written: Collection[str] = ()
+    made: ProgramJobs, *names: str, stop: asyncio.Event | None = None, written: Collection[str] = ()
 ) -> tuple[bool, list[str]]:
     lines: list[str] = []
 
@@ -178,7 +178,7 @@ async def settled(
     return whole, lines
 
 
-async def test_a_finished_job_that_has_come_is_whole(made: MadeJobs) -> None:
+async def test_a_finished_job_that_has_come_is_whole(made: ProgramJobs) -> None:
     made.jobs_changed([status("finished")])
     assert await settled(made, MADE_JOB) == (True, [])
     assert made.has_ended
@@ -186,7 +186,7 @@ async def test_a_finished_job_that_has_come_is_whole(made: MadeJobs) -> None:
 
 @pytest.mark.parametrize("jobs", [[], [status(caught_up=False)], [status("finished", caught_up=False)]])
 async def test_what_does_not_come_is_told(
-    made: MadeJobs, jobs: list[JobStatus], monkeypatch: pytest.MonkeyPatch
+    made: ProgramJobs, jobs: list[JobStatus], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beginnings, "REST_S", 0.0)
     monkeypatch.setattr(beginnings, "GONE_S", 0.02)
@@ -196,7 +196,7 @@ async def test_what_does_not_come_is_told(
     assert "stays on the board" in lines[0]
 
 
-async def test_a_link_that_is_away_is_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_that_is_away_is_waited_for(made: ProgramJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginnings, "GONE_S", 0.0)
     made.jobs_changed([status(caught_up=False)])
     made.unlinked()
@@ -210,7 +210,7 @@ async def test_a_link_that_is_away_is_waited_for(made: MadeJobs, monkeypatch: py
 
 
 async def test_what_came_before_the_program_was_started_is_not_its_own_and_not_waited_for() -> None:
-    made = MadeJobs("/out", ())
+    made = ProgramJobs("/out", ())
     made.linked()
     assert not made.wants(status(name=OLD), listed=False)
     made.begin()
@@ -219,7 +219,7 @@ async def test_what_came_before_the_program_was_started_is_not_its_own_and_not_w
     assert await settled(made, MADE_JOB, OLD) == (True, [])
 
 
-async def test_a_job_that_goes_on_growing_is_not_waited_for(made: MadeJobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_job_that_goes_on_growing_is_not_waited_for(made: ProgramJobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beginnings, "REST_S", 0.01)
     made.jobs_changed([status(caught_up=False), status("finished", LATER)])
     assert await settled(made, MADE_JOB, LATER, written=[MADE_JOB]) == (False, [])

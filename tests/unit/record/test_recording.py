@@ -141,7 +141,7 @@ async def test_a_disk_that_is_full_at_first_is_waited_for(tmp_path: Path, monkey
     async with Store(workspace.database) as store:
         recording = Recording(workspace, store, RecordingOptions(lambda: NOW_US))
         with monkeypatch.context() as patched:
-            patched.setattr(OpenBatch, "left", full)
+            patched.setattr(OpenBatch, "names", full)
             with pytest.raises(DiskFullError):
                 await recording.begin(board(), "127.0.0.1:1")
         kept = Kept(store, recording)
@@ -246,7 +246,7 @@ def test_the_names_of_a_batch_stay_where_those_of_the_next_cannot_be_written(tmp
         batch.begin([Received(JOB, log, Started(1, 1, 0, "new"))], lambda _: ("/root", "job"))
 
     begin(b"data/aicore.0")
-    written = batch.left()
+    written = batch.names()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
@@ -255,11 +255,11 @@ def test_the_names_of_a_batch_stay_where_those_of_the_next_cannot_be_written(tmp
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [each.data for each in written] == [["data/aicore.0"]]
-    assert batch.left() == written
+    assert batch.names() == written
     batch = OpenBatch(tmp_path / "board.batch")
     for name in ("aicore.1", "aicore.10", "aicore.2"):
         begin(b"data/" + name.encode())
-    assert sorted(path for each in batch.left() for path in each.data) == ["data/aicore.10", "data/aicore.2"]
+    assert sorted(path for each in batch.names() for path in each.data) == ["data/aicore.10", "data/aicore.2"]
 
 
 @pytest.mark.parametrize("is_snapshot", [False, True])

@@ -72,7 +72,7 @@ def live_events(changes: Iterable[Change], **options: bool) -> list[dict[str, An
     """What is told while all of it comes, one change after the other."""
     rows, composer = InMemory(simulated_map()), LiveComposer(**options)
     batches = [*(JobChanges(JOB, "", [change]) for change in changes), ENDED]
-    return [event for batch in batches for event in composer.told(rows.apply(batch), 0.0)]
+    return [event for batch in batches for event in composer.batch_events(rows.apply(batch), 0.0)]
 
 
 def read(rows: Rows) -> InferenceColumns:
@@ -85,8 +85,8 @@ def composed(rows: Rows, calls: Iterable[Change] = (), **options: bool) -> list[
     for change in calls:
         assert isinstance(change, ApiRecords)
         composer.expect_calls(JOB, (change.name.model or "", change.name.model_id or 0))
-    found = [*composer.ran(columns, figures_of(columns, composer.slowest), range(len(columns.rows)))]
-    return [*found, *composer.changed(JobChanges(JOB, "", [*calls], "finished", caught_up=True))]
+    found = [*composer.inference_events(columns, figures_of(columns, composer.slowest), range(len(columns.rows)))]
+    return [*found, *composer.change_events(JobChanges(JOB, "", [*calls], "finished", caught_up=True))]
 
 
 def of_kind(events: Iterable[dict[str, Any]], kind: str) -> list[str]:
@@ -186,7 +186,7 @@ def test_what_the_ledger_says_of_an_inference_is_counted_over_all_of_its_files(r
         LinkLedger(AICPU + ".done", Entry("loss", "removed", "made up")),
     )
     composer, columns = Composer(), read(rows)
-    (event,) = composer.ran(columns, figures_of(columns), [0])
+    (event,) = composer.inference_events(columns, figures_of(columns), [0])
     assert event["ledger"] == [
         {"grade": "loss", "reason": "removed", "count": 1},
         {"grade": "note", "reason": "no-layer", "count": 5},
@@ -222,12 +222,12 @@ def test_an_inference_that_is_told_later_than_its_call_waits_for_none(rows: Rows
     composer, columns = Composer(with_layers=True), read(rows)
     composer.expect_calls(JOB, ("m", 0))
     figures = figures_of(columns, composer.slowest)
-    (waiting,) = composer.ran(columns, figures, [0])
+    (waiting,) = composer.inference_events(columns, figures, [0])
     calls = np.array([(0x5A5A, EXECUTE, 900, 1_600, 1, 1)], API_DTYPE)
     change = ApiRecords(CALLS, name_of(CALLS), np.arange(1), calls)
-    (_, latency) = composer.changed(JobChanges(JOB, "", [change]))
-    (known,) = composer.ran(columns, figures, [0])
+    (_, latency) = composer.change_events(JobChanges(JOB, "", [change]))
+    (known,) = composer.inference_events(columns, figures, [0])
     assert (waiting["latency_us"], waiting["latency_from"], waiting["times"].is_awaited) == (500.0, "records", True)
     assert (latency["event"], latency["latency_us"], latency["times"].number) == ("latency", 700.0, 1)
     assert (known["latency_us"], known["latency_from"], known["times"].is_awaited) == (700.0, "call", False)
-    assert [*composer.changed(JobChanges(JOB, "", (), caught_up=True))] == []
+    assert [*composer.change_events(JobChanges(JOB, "", (), caught_up=True))] == []

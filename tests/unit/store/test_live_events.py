@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.formats.counter_maps import simulated_map
-from profagent.ingest.changes import JobChanges, KeptLoss, LinkLedger, LogRemoved
+from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, RecordedLoss
 from profagent.ledger import Entry
 from profagent.watch.lines import line_of
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text, layer_item, net_item
@@ -171,7 +171,7 @@ def test_records_that_the_runtime_left_out_are_told_by_the_layers_and_once_at_th
 
 
 def test_a_loss_that_the_daemon_keeps_is_told_when_it_is_new_or_goes_on(job: ArrivingJob) -> None:
-    loss = KeptLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
+    loss = RecordedLoss(3, Entry("loss", "disk-full", "no space", count=2), lost_logs=2)
     grown = replace(loss, entry=replace(loss.entry, count=5), lost_logs=5)
     events = [event for told in (loss, loss, grown, grown) for event in job.batch(JobChanges("", "", (told,)))]
     assert [(event["event"], event["job"], event["lost_logs"]) for event in events] == [

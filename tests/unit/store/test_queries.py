@@ -13,12 +13,12 @@ import pytest
 from msgspec.structs import replace
 
 from profagent.errors import StoreError, UsageError
-from profagent.ingest.changes import Change, ContentLedger, JobChanges, KeptLoss, LinkLedger, LogAdvanced, LogReset
+from profagent.ingest.changes import Change, ContentLedger, JobChanges, LinkLedger, LogAdvanced, LogReset, RecordedLoss
 from profagent.ledger import Entry
 from profagent.store import database
 from profagent.store import rows as module
 from profagent.store.database import fetched_one, reading, readings
-from profagent.store.queries import Scope, find_session, jobs_of, kept_losses_of, ledger_of
+from profagent.store.queries import Scope, find_session, jobs_of, ledger_of, recorded_losses_of
 from profagent.store.summary import all_sessions, session_summary
 from profagent.tables.provenance import provenance_of
 from tests.daemon.privileges import public_directory, without_privileges
@@ -246,10 +246,10 @@ def test_what_is_counted_goes_on_after_a_restart(rows: Rows, monkeypatch: pytest
     assert rows.query("SELECT reason, count FROM ledger ORDER BY reason") == [("more", 3), ("unreadable", 1)]
 
 
-DELETED = KeptLoss(
+DELETED = RecordedLoss(
     2**64 - 1, Entry("loss", "deleted-undelivered", "made room", count=512), WRITTEN_JOB, 3, 512, from_us=10, to_us=20
 )
-FULL = KeptLoss(7, Entry("loss", "disk-full", "no space"), from_us=5)
+FULL = RecordedLoss(7, Entry("loss", "disk-full", "no space"), from_us=5)
 
 
 def hear(rows: Rows, *changes: Change) -> None:
@@ -259,7 +259,7 @@ def hear(rows: Rows, *changes: Change) -> None:
 def test_a_kept_loss_is_written_with_its_ledger_entry(rows: Rows) -> None:
     rows.apply(LogAdvanced(AICORE, 1, 0))
     hear(rows, DELETED, FULL)
-    assert rows.ask(kept_losses_of, 1) == [
+    assert rows.ask(recorded_losses_of, 1) == [
         {
             "job": None,
             "reason": "disk-full",
@@ -307,5 +307,5 @@ async def test_results_of_another_tool_are_known_by_their_family_whatever_their_
         found, jobs = await find_session(connection, session), await jobs_of(connection, session)
         told = [await provenance_of(connection, Scope(found, each)) for each in jobs]
         (listed,) = await all_sessions(connection)
-    assert [(each["frequency_mhz"], "told_by" in each) for each in told] == [(100_000, False), (None, True)]
+    assert [(each["frequency_mhz"], "imported_from" in each) for each in told] == [(100_000, False), (None, True)]
     assert listed["frequencies_mhz"] == [100_000]

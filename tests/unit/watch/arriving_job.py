@@ -141,7 +141,7 @@ class ArrivingJob:
 
     def batch(self, batch: JobChanges) -> list[dict[str, Any]]:
         """What a batch tells."""
-        return list(self.events.told(self.rows.apply(batch), self.now_s))
+        return list(self.events.batch_events(self.rows.apply(batch), self.now_s))
 
     def announce(self, *paths: str) -> None:
         """The board tells of logs before any byte of them comes."""
@@ -150,4 +150,4 @@ class ArrivingJob:
     def wait(self, seconds: float) -> list[dict[str, Any]]:
         """Time passes."""
         self.now_s += seconds
-        return list(self.events.waited(asyncio.run(self.rows.pending()), self.now_s))
+        return list(self.events.overdue_events(asyncio.run(self.rows.pending()), self.now_s))

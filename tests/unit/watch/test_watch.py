@@ -20,7 +20,7 @@ from profagent.formats.names import LogKind, parse_log_name
 from profagent.ingest.changes import JobChanges, NamesAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.live_latency import InferenceTimes
-from profagent.limits import KEPT_EVENTS, KEPT_INFERENCES
+from profagent.limits import REMEMBERED_LATENCIES, SHOWN_EVENTS
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
@@ -56,7 +56,7 @@ class Viewed:
         self.view.recording = self.rows  # type: ignore[assignment]
 
     def follow(self, *, listed: bool = True) -> None:
-        assert self.view.beginnings.wants(self.status("open"), listed)
+        assert self.view.past_filter.wants(self.status("open"), listed)
         self.changed(list(self.decoder.snapshot("info.json.0", 1, INFO_JSON, b"")))
 
     def state(self, state: str, *, caught_up: bool) -> None:
@@ -106,7 +106,7 @@ def test_what_was_shown_is_passed_over_when_the_link_is_back() -> None:
     viewed.view.unlinked(UnreachableError("gone", hint="wait"), 0.5)
     name = parse_log_name(aicore_path(3))
     assert name is not None
-    assert viewed.view.beginnings.was_shown(JOB, name)
+    assert viewed.view.past_filter.was_shown(JOB, name)
     assert viewed.told[-1] == "gone; retrying in 1 s"
 
 
@@ -125,14 +125,14 @@ async def test_what_waited_for_long_is_shown_as_pending_and_again_when_it_is_kno
     name = parse_log_name(aicore_path())
     assert name is not None
     viewed.view.unlinked(UnreachableError("gone", hint="wait"), 0.5)
-    assert not viewed.view.beginnings.was_shown(JOB, name), "it comes again, to be shown whole"
+    assert not viewed.view.past_filter.was_shown(JOB, name), "it comes again, to be shown whole"
     data = aicpu_record(0, 100, 140, (100, 140), 1)
     viewed.changed([*viewed.decoder.begin(cpu, 1, 0), *viewed.decoder.append(cpu, 1, 0, data)])
     done = done_text(file_len=128, start_time=100, end_time=140)
     viewed.changed(list(viewed.decoder.snapshot(cpu + ".done", 1, done, b"")))
     viewed.changed(list(viewed.decoder.complete(cpu, 1, 128, b"")))
     assert viewed.shown_figures == ["pending", "final"]
-    assert viewed.view.beginnings.was_shown(JOB, name)
+    assert viewed.view.past_filter.was_shown(JOB, name)
     await _mind_waiting(viewed, monkeypatch)
     assert viewed.shown_figures == ["pending", "final"]
 
@@ -317,15 +317,15 @@ def _ran(number: int, latency_us: float) -> InferenceTimes:
 
 def test_what_is_kept_is_bounded_and_the_newest() -> None:
     layers = ModelLayers()
-    for number in range(KEPT_INFERENCES + 5):
+    for number in range(REMEMBERED_LATENCIES + 5):
         layers.take(_times(float(number)), _ran(number, float(number)))
     layers.renew(_ran(2, 1e9))  # it is not kept any more
     view = layers.inferences()
-    assert view.total == KEPT_INFERENCES + 5
-    assert view.latencies_us.tolist() == [float(each) for each in range(5, KEPT_INFERENCES + 5)]
+    assert view.total == REMEMBERED_LATENCIES + 5
+    assert view.latencies_us.tolist() == [float(each) for each in range(5, REMEMBERED_LATENCIES + 5)]
     assert view.per_s == 1.0
     line, _ = layers.view(LayerQuery()).lines
-    assert (line.name, line.last_us) == (None, KEPT_INFERENCES + 4.0)
+    assert (line.name, line.last_us) == (None, REMEMBERED_LATENCIES + 4.0)
 
 
 def test_another_table_begins_anew() -> None:
@@ -365,13 +365,13 @@ def test_a_board_keeps_the_name_that_it_was_given(name: str, who: str) -> None:
 
 
 def test_what_is_told_again_and_again_is_one_event(job: WatchedJob) -> None:
-    for number in range(KEPT_EVENTS + 7):
+    for number in range(SHOWN_EVENTS + 7):
         job.model.note("note", f"gap {number}", number + 1, about="gap")
     (event,) = job.model.events(10)
-    assert (event.text, event.number) == (f"gap {KEPT_EVENTS + 6}", KEPT_EVENTS + 7)
-    for number in range(KEPT_EVENTS + 7):
+    assert (event.text, event.number) == (f"gap {SHOWN_EVENTS + 6}", SHOWN_EVENTS + 7)
+    for number in range(SHOWN_EVENTS + 7):
         job.model.note("note", f"other {number}", number + 1)
-    assert len(job.model.events(10_000)) == KEPT_EVENTS
+    assert len(job.model.events(10_000)) == SHOWN_EVENTS
 
 
 def test_a_paused_model_passes_figures_over_and_no_loss(job: WatchedJob) -> None:

@@ -24,7 +24,7 @@ from profagent.ingest.changes import (
 from profagent.ingest.mirror import digest_of
 from profagent.limits import SILENCE_S
 from profagent.link.messages import Acknowledgement, JobStatus, Profiling, Received, Started
-from profagent.record.beginnings import Beginnings
+from profagent.record.beginnings import PastFilter
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
 from profagent.store import room
@@ -77,12 +77,14 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(beginnings: Beginnings | None = None) -> AsyncIterator[Watched]:
+async def watched(past_filter: PastFilter | None = None) -> AsyncIterator[Watched]:
     """Shown from its start unless told otherwise."""
-    beginnings = beginnings or Beginnings(from_start=True)
-    beginnings.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
+    past_filter = past_filter or PastFilter(from_start=True)
+    past_filter.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
     async with Store(None) as store:
-        chosen = RecordingOptions(lambda: 1, source="watch", beginnings=beginnings, notes_past=False, with_columns=True)
+        chosen = RecordingOptions(
+            lambda: 1, source="watch", past_filter=past_filter, notes_past=False, with_columns=True
+        )
         sender = Sender(Recording(MemoryWorkspace(), store, chosen))
         await sender.open()
         yield Watched(store, sender)
@@ -126,7 +128,7 @@ def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
     view = WatchView(WatchOptions("board:1", with_records=True), shown.append, lambda _: None)
     view.linked(board(), "viewer")
     view.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
-    view.beginnings.caught_up(JOB)
+    view.past_filter.caught_up(JOB)
     view.changed([Applied(JobChanges(JOB, "/root", [calls([0, 1], [BOARD_US - 400, BOARD_US + 600])]))])
     assert [event["end_us"] for event in shown if event["event"] == "record"] == [BOARD_US + 600]
 

@@ -219,12 +219,12 @@ def bundle_tree(
 
     Raises ProfagentError.
     """
-    kept = compiled({path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.version)
+    modules = compiled({path: data for path, data in library.items() if not path.endswith(".pyi")}, runtime.version)
     installer = Path(__file__).with_name(INSTALLER).read_bytes()
     return DaemonTree.of(
         version,
         launcher(PYTHON),
-        kept,
+        modules,
         {
             INSTALLER: (installer, 0o755),
             **{f"{ITS_FILES}/{path}": (data, 0o644) for path, data in sorted(its_files.items())},

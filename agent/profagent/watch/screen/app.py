@@ -17,7 +17,7 @@ from profagent.watch.layers import LayerQuery, Sort
 from profagent.watch.screen import panes
 from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
 from profagent.watch.screen.paint import FAINT, TITLE, Lines, word
-from profagent.watch.screen.panes import Doing
+from profagent.watch.screen.panes import ScreenState
 from profagent.watch.screen.rack import RackScreen, row_of, worst_first
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class BoardScreen(Screen[None]):
         if len(app.models) > 1:
             self.pane("tabs").show([panes.tab_line(self._tabs(), app.board)])
         header, width = model.header(), self.size.width - 2
-        self.pane("header").show(panes.header_lines(header, app.doing, width))
+        self.pane("header").show(panes.header_lines(header, app.screen_state, width))
         pane, inferences = self.pane("inferences"), layers.inferences()
         lines = panes.inference_lines(inferences, pane.size.width, pane.size.height)
         pane.show(lines, panes.inference_title(inferences))
@@ -277,11 +277,11 @@ class WatchApp(App[None]):
         return self._against.medians.get(self.model_name.rpartition(".")[0], {})
 
     @property
-    def doing(self) -> Doing:
+    def screen_state(self) -> ScreenState:
         """State of the screen, for the header."""
         names = self.model.models()
         place = names.index(self.model_name) + 1 if names else 0
-        return Doing(self._is_paused, self.model_name, place, len(names), self._against.name)
+        return ScreenState(self._is_paused, self.model_name, place, len(names), self._against.name)
 
     @property
     def detail(self) -> LayerDetail | None:

@@ -45,7 +45,7 @@ API_PREFIX = "svp_acl_"
 KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
 
 
-class Doing(NamedTuple):
+class ScreenState(NamedTuple):
     """State of the screen itself: paused or not, the visible model and its place among all, and the baseline's name."""
 
     is_paused: bool
@@ -55,7 +55,7 @@ class Doing(NamedTuple):
     against: str
 
 
-def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
+def header_lines(header: Header, screen_state: ScreenState, width: int) -> list[Line]:
     """Return the two lines of the header: the board and its link; the model and its completeness."""
     styles = {LinkState.LINKED: GOOD, LinkState.AWAY: BAD, LinkState.ENDED: FAINT}
     link = f"{'○' if header.link is LinkState.AWAY else '●'} {header.link.value}"
@@ -66,13 +66,13 @@ def header_lines(header: Header, doing: Doing, width: int) -> list[Line]:
             word(link + detail, styles.get(header.link, WARN)),
             word("[simulated]", WARN) if header.is_simulated else None,
             word(f"saving as session {header.session}", GOOD) if header.session is not None else None,
-            word("PAUSED", BAD) if doing.is_paused else None,
+            word("PAUSED", BAD) if screen_state.is_paused else None,
         ]
     )
-    return [first, _seen_line(header, doing, width)]
+    return [first, _seen_line(header, screen_state, width)]
 
 
-def _seen_line(header: Header, doing: Doing, width: int) -> Line:
+def _seen_line(header: Header, screen_state: ScreenState, width: int) -> Line:
     """Return the model and its figures, the most important first; the model's name takes the width that they leave."""
     age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
     cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
@@ -84,12 +84,14 @@ def _seen_line(header: Header, doing: Doing, width: int) -> Line:
             word(f"losses {paint.compact(header.losses)}", BAD if header.losses else GOOD),
             word(f"captured {paint.compact(header.sampled)} of {due} due", INK),
             word(f"notes {paint.compact(header.notes)}", FAINT) if width > 90 else None,
-            word(f"against {doing.against}", FAINT) if doing.against and width > 90 else None,
+            word(f"against {screen_state.against}", FAINT) if screen_state.against and width > 90 else None,
         ]
     )
-    which = f" ({doing.place} of {doing.models})" if doing.models > 1 else ""
+    which = f" ({screen_state.place} of {screen_state.models})" if screen_state.models > 1 else ""
     room = max(MODEL_COLUMNS, width - 2 - sum(part.cell_length for part in figures)) - len(which)
-    return joined([word(shortened(doing.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
+    return (
+        joined([word(shortened(screen_state.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
+    )
 
 
 def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:

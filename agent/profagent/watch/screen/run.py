@@ -23,7 +23,7 @@ from profagent.tables.table import counted
 from profagent.watch.model import BoardModel, LinkState
 from profagent.watch.replay import Pace, Player
 from profagent.watch.screen.app import WatchApp
-from profagent.watch.watch import WatchView, follow, kept_in, own_name
+from profagent.watch.watch import WatchView, follow, own_name, store_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,8 +78,8 @@ class ScreenView(WatchView):
     def linked(self, board: Board, role: str) -> None:
         """Update the model's link, session and uncertain counters."""
         self._model.linked(board)
-        if self.kept is not None:
-            self._model.session = self.kept.session.number
+        if self.saving is not None:
+            self._model.session = self.saving.session.number
         super().linked(board, role)
         self._model.likely = tuple(self.events.likely)
 
@@ -156,7 +156,7 @@ class BoardKeeper:
         options = self.options[model]
         try:
             if self.store is None and self.own_store is None:
-                self.own_store = await self.opened.enter_async_context(kept_in(self.workspace))
+                self.own_store = await self.opened.enter_async_context(store_in(self.workspace))
         except ProfagentError as error:
             model.note("away", f"not saved: {error}; {error.hint}")
             return
@@ -213,7 +213,7 @@ async def watch_on_screen(
     wanted = {
         model: replace(each, with_layers=True, with_records=False) for model, each in zip(models, boards, strict=True)
     }
-    async with kept_in(boards[0].save) as store:
+    async with store_in(boards[0].save) as store:
         keeper = BoardKeeper(workspace, wanted, store)
         following = [
             asyncio.create_task(_follow(model, options, stop, store, is_patient=len(boards) > 1))
