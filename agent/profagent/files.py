@@ -280,7 +280,6 @@ def folder_written(target: Path) -> Iterator[Path]:
 
 
 def _remove_stale(directory: Path) -> None:
-    """Remove folders of killed writers: nobody holds their locks any more."""
     for folder in directory.glob(f".{'[0-9a-f]' * 16}.part"):
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -346,7 +345,6 @@ def _write_durably(path: Path, content: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

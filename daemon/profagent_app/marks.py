@@ -133,7 +133,6 @@ def _random_writer() -> int:
 
 
 def _truncate(text: bytes) -> bytes:
-    """Return the text, cut between characters."""
     return text if len(text) <= TEXT_BYTES else text[:TEXT_BYTES].decode(errors="ignore").encode()
 
 

@@ -91,7 +91,6 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restrict_to_recorded(parameters: dict[str, Any]) -> None:
-    """Restrict activities and metrics to those that the runtime records: others read them in profiler_info."""
     if ProfilerActivity.GPU in parameters["activities"]:
         warn_once("an SS928 has no GPU: the activity is left out")
         parameters["activities"] = [each for each in parameters["activities"] if each is not ProfilerActivity.GPU]
@@ -111,7 +110,6 @@ def _restrict_to_recorded(parameters: dict[str, Any]) -> None:
 
 
 def _replace_invalid(parameters: dict[str, Any]) -> None:
-    """Replace invalid values by defaults, with a warning."""
     if isinstance(parameters["on_trace_ready"], type):
         parameters["on_trace_ready"] = parameters["on_trace_ready"]()  # the page also passes the class itself
     for name in ("schedule", "on_trace_ready"):

@@ -457,7 +457,6 @@ def _collections(path: str) -> list[str]:
 
 
 def _import(directory: str, *, wait: bool) -> None:
-    """Run `profagent import` over each JOB below the directory, where the agent is installed."""
     command: str | None = shutil.which("profagent")
     jobs = [each for each in os.listdir(directory) if each.startswith("JOB")]
     if not jobs:

@@ -191,7 +191,6 @@ class AccessControl(grpc.aio.ServerInterceptor):
 
 
 def _behind(admit: Callable[[Any], Awaitable[None]], handler: Any) -> _Handler:
-    """Return a handler of the same kind that runs once `admit` has returned."""
     codecs = (handler.request_deserializer, handler.response_serializer)
     if handler.response_streaming and not handler.request_streaming:
 

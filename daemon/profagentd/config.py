@@ -279,7 +279,6 @@ _TLS_HINT = (
 
 
 def _clashes(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield keys that conflict with others, each with a message and a hint."""
     missing = [key for key in TLS_FILES if not getattr(config, key)]
     present = [key for key in (*TLS_FILES, "tls_revoked") if getattr(config, key)]
     if missing and present:
@@ -348,7 +347,6 @@ def _named_roots(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _overlaps(roots: Mapping[str, str], named: Sequence[str]) -> Iterator[DaemonError]:
-    """Yield a mistake for each two roots that overlap: their JOBs would be served twice."""
     for twice in {root for root in named if named.count(root) > 1}:
         yield _mistake(roots[twice], f"roots: {twice} is named twice", "name it once")
     # Resolved paths are compared: two names of one directory are the same root.

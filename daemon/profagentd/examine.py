@@ -202,7 +202,6 @@ def _job_facts(place: FolderPlace) -> wire.JobFacts:
 
 
 def _why_unreadable(place: FolderPlace) -> str:
-    """Return the reason why a directory cannot be read, or an empty text."""
     try:
         os.close(open_directory(place))
     except OSError as error:
@@ -211,7 +210,6 @@ def _why_unreadable(place: FolderPlace) -> str:
 
 
 def _output_state(data: bytes) -> wire.OutputState.ValueType:
-    """Return what stands at the `output` path of an acl.json, as far as the file is JSON."""
     try:
         output = load_json(data)["profiler"]["output"]
         if not output.startswith("/"):
@@ -275,7 +273,6 @@ class Examiner:
         return gathered
 
     async def _facts_of(self, source: str, work: Work) -> wire.Examination:
-        """Return the facts of one source, or the reason why there are none."""
         key = f"facts: {source}".encode()
         try:
             return await in_time(key, work, patience_s=self._patience_s)

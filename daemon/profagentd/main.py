@@ -105,7 +105,6 @@ def _keep_freed_memory() -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Print every mistake, also in the files of TLS; return the exit code."""
     from profagentd import access  # noqa: PLC0415 - imports gRPC
 
     examined = examine(args.config, _settings(args), needs_root=not args.simulate)

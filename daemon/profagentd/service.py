@@ -168,7 +168,6 @@ async def serve(options: ServiceOptions, clock: DaemonClock, filesystem: Path = 
 
 
 def _simulated(options: ServiceOptions, simulation: SimulationOptions, own: Path) -> ServiceOptions:
-    """Return the options with temporary directories for what is not set, and a simulated board's files."""
     config = options.config
     jobs = own / "jobs"
     jobs.mkdir()
@@ -330,7 +329,6 @@ def _event_of(*signals: signal.Signals) -> asyncio.Event:
 
 
 async def _simulate(options: SimulationOptions, clock: DaemonClock, spools: SpoolKeeper) -> None:
-    """Simulate, then end the spools of program and board, and serve on."""
     await spools.offered.wait()
     _LOGGER.info("simulated board: %s", await simulate(options, clock))
     await spools.end()

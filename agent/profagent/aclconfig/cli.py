@@ -31,7 +31,6 @@ async def _get(path: str, board: str | None) -> dict[str, object] | None:
 
 
 async def _set(path: str, board: str | None, asked: ProfilerSettings) -> tuple[bool, Section]:
-    """Return True if the file changed, and the findings of a check of the new content."""
     async with opened_acl_json(path, board) as file:
         before = await file.read()
         data = edited_acl_json(before or b"", asked, file.shown).encode("utf-8", "surrogateescape")
@@ -65,7 +64,6 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 def _file(function: F) -> F:
-    """Add the arguments and options `[--board BOARD] PATH` and `--json`."""
     for add in (
         click.argument("path", metavar="PATH"),
         options.ssh_board,

@@ -213,7 +213,6 @@ def _profiler_strings(profiler: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_strings(value: Any) -> Any:
-    """Return the JSON value with every scalar as a string: the runtime reads nothing else."""
     if isinstance(value, dict):
         return {key: _as_strings(below) for key, below in value.items()}
     return [_as_strings(below) for below in value] if isinstance(value, list) else _text(value)

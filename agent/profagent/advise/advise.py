@@ -233,7 +233,6 @@ async def advised(
 
 
 def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
-    """Return the findings by gain, then by severity, each with the earlier findings about the same time."""
     ordered = sorted(
         findings, key=lambda each: (-(each.gain_us or 0.0), SEVERITIES.index(each.severity), each.rule, each.title)
     )
@@ -246,7 +245,6 @@ def _ordered(findings: Sequence[RuleFinding]) -> list[RuleFinding]:
 
 
 async def _there(connection: aiosqlite.Connection, session: SessionRow, about: Mapping[str, bool]) -> set[str]:
-    """Return the needs of rules that the session meets, including those that are known already."""
     found = {need for need, has in about.items() if has}
     if session.counter_map is not None:
         found.add("counters")
@@ -368,7 +366,6 @@ class _Means:
             yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from)
 
     def _known_ratios(self, key: _Key) -> NDArray[np.float64] | None:
-        """Return the means weighted by time; None without counters, or if one of them cannot be a share."""
         means = self._ratios.get(key)
         if means is None:
             return None

@@ -164,7 +164,6 @@ def _rule(file: Traversable) -> Rule:
 
 
 def _allowed(error: str) -> str:
-    """Return the values that the key in an error takes, if it takes only some."""
     key = _KEY.search(error)
     about = msgspec.json.schema(Rule)["$defs"]["Rule"]["properties"].get(key[1], {}) if key else {}
     values = about.get("enum") or about.get("items", {}).get("enum")

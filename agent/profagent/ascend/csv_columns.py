@@ -95,7 +95,6 @@ class PlainBlock:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """Return the texts as they stand between the quotes of JSON."""
     texts = column.buffers()[2].to_pybytes()
     for plain, escaped in (('"', '\\"'), ("\t", "\\t")):
         if plain.encode() in texts:
@@ -175,7 +174,6 @@ def _size_of_blocks(piece: bytes, *, is_whole: bool) -> int:
 
 
 def _is_plain(piece: bytes, codes: NDArray[np.uint8]) -> bool:
-    """Return True if lines have no byte that a reader may interpret in another way."""
     if b"'" in piece or b"\\" in piece or piece.startswith(_BYTE_ORDER_MARK.encode()):
         return False
     feeds, returns, tabs = (np.count_nonzero(codes == code) for code in (_LINE_FEED, _RETURN, _TAB))

@@ -89,7 +89,6 @@ def read_sheet(file: Path) -> Sheet:
 
 
 def _first_row(text: TextIOWrapper) -> tuple[Row | None, int]:
-    """Return the first row that is not blank, or None, and the number of lines up to its end."""
     reader = csv.reader(text)
     row = next((row for row in reader if "".join(row).strip(f"{BYTE_ORDER_MARK} \t")), None)
     return row, reader.line_num

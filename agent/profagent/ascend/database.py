@@ -180,7 +180,6 @@ def _import_table(draft: Draft, log: int, connection: sqlite3.Connection, name: 
 
 
 def _kernels_query(connection: sqlite3.Connection, counters: Sequence[str]) -> str:
-    """Return SQL for tasks and operators of communication, with their steps and gathered counters, if there are any."""
     step = _STEP if _has(connection, "STEP_TIME") else "NULL"
     tasks = _TASKS.format(times=_TIMES, step=step, pipes="".join(f", p.c{place}" for place in range(len(counters))))
     columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(COMMUNICATION_OP)")}
@@ -215,7 +214,6 @@ class _KernelNames(dict[tuple[Any, ...], tuple[str, str]]):
 
 
 def _kernels(rows: Sequence[tuple[Any, ...]], named: _KernelNames, counters: Sequence[str]) -> Kernels:
-    """Return rows of tasks as columns, with names in place of their numbers."""
     names, types, units, starts, durations, devices, streams, models, steps, *values = zip(*rows, strict=True)
     there = {*devices, *streams, *models, *steps}
     texts = {number: "" if number is None else str(number) for number in there}.__getitem__
@@ -235,7 +233,6 @@ def _kernels(rows: Sequence[tuple[Any, ...]], named: _KernelNames, counters: Seq
 
 
 def _add_steps(draft: Draft, log: int, connection: sqlite3.Connection) -> None:
-    """Add the steps of `analysis.db`; its times are µs."""
     cursor = connection.execute("SELECT * FROM StepTraceTime")
     header = [column[0] for column in cursor.description]
     known, at = places(header, families().steps), places(header, families().columns)
@@ -271,7 +268,6 @@ def _fetched(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
 
 
 def _blocks(cursor: sqlite3.Cursor) -> Iterator[tuple[int, str]]:
-    """Yield numbers of rows with their JSON, fewer than ROWS_PER_BLOCK rows if these are large."""
     count, size, parts = 0, 0, list[str]()
     error: sqlite3.Error | None = None
     is_over = False

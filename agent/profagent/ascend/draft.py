@@ -216,7 +216,6 @@ class Draft:
         self._has_pipes = True
 
     def _with_steps(self, kernels: Kernels, layers: NDArray[np.int64]) -> TextColumn:
-        """Return each kernel's step; a kernel without one gets the number of its graph's execution."""
         if "" not in kernels.step.values:
             return kernels.step
         if {*kernels.step.values} == {""} and {*kernels.model.values} == {NO_MODEL}:
@@ -232,7 +231,6 @@ class Draft:
         return TextColumn.of(steps)
 
     def _segment_numbers(self, log: int, kernels: Kernels) -> NDArray[np.int64]:
-        """Return the number of each kernel's segment; a new segment begins with its first kernel here."""
         keys, firsts, which = distinct_rows([kernels.device, kernels.stream, kernels.model, kernels.step])
         for key, first in zip(keys, firsts, strict=True):
             if (log, key) not in self._segment_number:
@@ -240,7 +238,6 @@ class Draft:
         return np.array([self._segment_number[log, key] for key in keys])[which]
 
     def _write_kernels(self, log: int, kernels: Kernels, layers: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Write kernels as records, and extend their segments to the last of them."""
         start, ticks = kernels.start_ns, kernels.duration_ns
         self._unplaced[log] += int((start < 0).sum())
         sequence, before = np.empty_like(ticks), np.empty_like(ticks)
@@ -372,7 +369,6 @@ class Draft:
         self._records.write()
 
     def _figures(self) -> Iterable[tuple[Any, ...]]:
-        """Yield the figures of steps and calls for `stats`, first those over all steps of a model on a device."""
         names = step_names({step for step, _ in self._steps})
         several = {of for of, number in Counter(step[1:] for step in names).items() if number > 1}
         times: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -430,7 +426,6 @@ def _times_us(begin_ns: int | None, end_ns: int) -> tuple[int | None, int | None
 
 
 def _number_or_text(text: str) -> int | str:
-    """Return the number of a device or step, or its text if it is no number that the store can hold."""
     return int(text) if _is_number(text) else text
 
 

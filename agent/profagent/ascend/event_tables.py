@@ -90,7 +90,6 @@ def _blocks(
 
 
 def _blocks_of_tables(tables: Iterable[str]) -> str:
-    """Return SQL for the rows of a database's tables block by block: path, table, columns and JSON array."""
     names = ", ".join(f"'{table}'" for table in tables)
     return f"""
 SELECT l.shown_path, f.family, f.columns, t.cells

@@ -196,7 +196,6 @@ class _SessionEvents:
                 self._titles_by_key.setdefault((event.name, process, of), str(text))
 
     def _is_layer(self, process: _TimelineProcess, event: _StoredEvent) -> bool:
-        """Return True for a task of the device, which the session has as a layer of an inference."""
         return event.name in self._layers and b'"Task Type"' in bytes(event.args) and self._name(process) in WITH_TASKS
 
     def _name(self, process: _TimelineProcess) -> str | None:
@@ -210,7 +209,6 @@ class _SessionEvents:
         self._connection.executemany("DELETE FROM temp.ascend_event WHERE track = ?", numbers)
 
     def _titles(self) -> tuple[dict[_TimelineProcess, str], dict[tuple[_TimelineProcess, str], str]]:
-        """Return the titles of processes and of threads; no two of them are equal."""
         forms: dict[_TimelineProcess, tuple[str, ...]] = {}
         of_threads: dict[_TimelineProcess, dict[tuple[_TimelineProcess, str], tuple[str, ...]]] = {}
         for phase, process, thread in self._tracks:
@@ -231,7 +229,6 @@ def _distinct_titles(forms: Mapping[Key, tuple[str, ...]]) -> dict[Key, str]:
 
 
 def _durations_ns(values: Sequence[Any]) -> NDArray[np.int64]:
-    """Return durations in µs as whole nanoseconds; 0 where unknown."""
     try:
         found = np.nan_to_num(np.array(values, np.float64))
     except (TypeError, ValueError):

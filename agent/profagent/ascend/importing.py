@@ -121,7 +121,6 @@ async def import_results(
 
 
 def _error_for_people(source: ResultSource, error: Exception) -> ProfagentError:
-    """Return the error with the place in the archive in its text, if the source was unpacked from one."""
     if isinstance(error, ProfagentError):
         return error if source.archive is None else ProfagentError(_with_address(source, error), hint=error.hint)
     hint = "check its permissions, and the free space of the workspace"
@@ -343,7 +342,6 @@ def _import(draft: Draft, log: int, found: RecognisedFile, makes: Sequence[str])
 
 
 def _labels(source: ResultSource) -> dict[str, str]:
-    """Return labels from the files beside the results: framework, version, rank and device."""
     labels = {"source": "ascend"}
     folder = source.path if source.path.is_dir() else source.path.parent
     folder = folder.parent if folder.name in ("ASCEND_PROFILER_OUTPUT", "mindstudio_profiler_output") else folder

@@ -138,7 +138,6 @@ def recognise(file: Path) -> RecognisedFile:
 
 
 def _binary_form(file: Path, beginning: bytes) -> Form | None:
-    """Return the form of a binary file, or None for a file that may be text."""
     if not beginning:
         return Form.EMPTY
     if is_database(beginning):
@@ -232,7 +231,6 @@ def run_in(path: Path, look: Callable[[Path], Recognised]) -> ProfilerRun | None
 
 
 def _framework(path: Path) -> str:
-    """Return the framework whose profiler made a directory; empty for any other directory."""
     for framework, (suffix, files) in _FRAMEWORKS.items():
         if path.name.endswith(suffix) or any((path / FRAMEWORK).glob(files)):
             return framework
@@ -276,7 +274,6 @@ def _is_run(found: Recognised) -> bool:
 
 
 def _family_in_name(found: RecognisedFile) -> str | None:
-    """Return the family that a file's name begins with, if its content is of that family's kind."""
     name = found.file.name
     if found.form is Form.DATABASE:
         return match[1] if (match := _DATABASES.fullmatch(name)) else None
@@ -348,7 +345,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(path: Path) -> list[Path]:
-    """Return the directories in a folder, none for a folder that cannot be listed: the walk reports it."""
     with suppress(OSError):
         return [entry for entry in sorted(path.iterdir()) if entry.is_dir() and not entry.is_symlink()]
     return []

@@ -61,8 +61,6 @@ def import_report(draft: Draft, log: int, file: Path) -> None:
 
 
 def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:
-    """Yield the JSON values of a file; `repeated` counts names that occur again in one object."""
-
     def as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         # JSON allows a name twice, and `dict` keeps the last value only.
         made = dict(pairs)
@@ -82,7 +80,6 @@ def _documents(file: Path, text: str, repeated: Counter[str]) -> Iterator[Any]:
 
 
 def _operators(content: Any) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield the operators of each step and kind (collective, p2p) with their figures."""
     for step, kinds in content.items():
         for kind, operators in kinds.items():
             for name, figures in operators.items():

@@ -95,7 +95,6 @@ class _SummaryTable:
         self._count += rows
 
     def _add_meaning(self, block: Block) -> None:
-        """Add the kernels, calls, shares or steps that the rows stand for in their family."""
         draft, log = self._draft, self._log
         if self._into == "kernels":
             draft.add_kernels(log, _kernels(self.header, block, self._at))
@@ -114,7 +113,6 @@ class _SummaryTable:
 
 
 def _with_replacements(cell: str) -> str:
-    """Return the cell with a replacement character for each byte that is not UTF-8."""
     return cell.encode(errors="surrogateescape").decode(errors="replace")
 
 
@@ -175,7 +173,6 @@ def _entries(lines: CsvLines, headers: Sequence[int], *, is_damaged: bool) -> It
 
 
 def _all_damages(file: Path, damages: Sequence[Damage]) -> ResultError:
-    """Return one error for all damages: the first damage of each kind, and the number of the others."""
     kinds: dict[str, list[Damage]] = defaultdict(list)
     for damage in damages:
         # Damages of one kind differ only in their numbers.
@@ -189,7 +186,6 @@ def _all_damages(file: Path, damages: Sequence[Damage]) -> ResultError:
 
 
 def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, Sheet]]:
-    """Yield the places of the rows that are a header, of this table or of any known family."""
     words = _first_words()
     for place, row in enumerate(rows):
         if row[0] in words or row[0] == first[0] or row[0].startswith(BYTE_ORDER_MARK):
@@ -200,7 +196,6 @@ def _headers(rows: Sequence[Row], first: Sequence[str]) -> Iterator[tuple[int, S
 
 @cache
 def _first_words() -> frozenset[str]:
-    """Return the known names that a header may begin with."""
     names = chain(*families().columns.values(), *families().steps.values())
     return frozenset(
         [*names, *(each for family in families().family for need in family.needs for each in need.split("|"))]
@@ -251,7 +246,6 @@ def _shares(header: Sequence[str], block: Block, at: dict[str, int]) -> list[flo
 
 
 def _durations_ns(block: Block, place: int, scale_ns: int) -> NDArray[np.int64]:
-    """Return durations as whole nanoseconds, -1 where unknown."""
     # A double holds every duration to the nanosecond, unlike absolute times, which `times_ns` reads.
     found = block.numbers(place) * scale_ns
     return np.rint(np.where(np.abs(found) < LARGEST_INTEGER, found, UNKNOWN_NS)).astype(np.int64)

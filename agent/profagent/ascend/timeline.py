@@ -380,7 +380,6 @@ def _kernels(tasks: Sequence[Event], devices: Mapping[Any, str]) -> Kernels:
 
 
 def _whole_events(held: bytes) -> tuple[int, str, list[Event]]:
-    """Return the number of bytes at the beginning that are whole events, their text, and the events."""
     for cut in _cuts(held):
         try:
             return cut, held[:cut].decode(), decoded_events(b"[%b]" % held[:cut], _EVENTS, _ODD)
@@ -391,7 +390,6 @@ def _whole_events(held: bytes) -> tuple[int, str, list[Event]]:
 
 
 def _cuts(held: bytes) -> Iterator[int]:
-    """Yield places after a closing bracket, which may end an event, the last one first."""
     end = len(held)
     # After this many tries, the beginning of the text is likely to be one long event.
     for _ in range(64):

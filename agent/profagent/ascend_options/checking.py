@@ -123,14 +123,12 @@ def _is_one(value: object, wanted: Collection[object]) -> bool:
 
 
 def _has_all(value: object, wanted: Collection[object]) -> bool:
-    """Return True if a list has all of the wanted values, or a value is one of them; an unknown value may be."""
     if isinstance(value, list):
         return any(isinstance(each, Expression) for each in value) or all(each in value for each in wanted)
     return isinstance(value, Expression) or value in wanted
 
 
 def _used_options_text(keys: Mapping[str, Key], options: Mapping[str, object]) -> str:
-    """Return the text of what the runtime uses: named options, and those that are on by default."""
     named = [f"{name} {shown(value)}" for name, value in options.items()]
     default = [
         f"{name} {shown(key.value(key.default))}"

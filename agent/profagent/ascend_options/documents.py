@@ -103,12 +103,10 @@ def _is_json(text: str) -> bool:
 
 
 def _is_acl_json(text: str) -> bool:
-    """Return True for JSON with an object in it, or for `{}`, which is an empty file and no text of options."""
     return _is_json(text) and (_HAS_OBJECT.search(text) is not None or _EMPTY.fullmatch(text) is not None)
 
 
 def _config_results(name: str, text: str) -> list[Result]:
-    """Return the results for torch_npu's arguments in a JSON or TOML file; empty if it has none."""
     if _is_json(text):
         reading = _read(text)
         write = partial(json.dumps, indent=4, ensure_ascii=False)
@@ -125,7 +123,6 @@ def _config_results(name: str, text: str) -> list[Result]:
 def _table_results(
     name: str, value: object, doubled: list[Finding], write: Callable[[Mapping[str, object]], str]
 ) -> list[Result]:
-    """Return a result for each table, with the corrected text of the table and the tables in it."""
     try:
         found = list(tables(value))
     except RecursionError as error:
@@ -162,7 +159,6 @@ def _table_findings(table: OptionTable, changed: dict[tuple[str, ...], Mapping[s
 
 
 def _environment_result(name: str, found: Environment) -> Result:
-    """Check the two variables together, and the JSON in the second one."""
     both = check_options("environment", found.values)
     right, findings = dict(both.corrected), list(both.findings)
     if found.lost_quotes():
@@ -198,7 +194,6 @@ def _with_profiler_key(value: object) -> object:
 
 
 def _device(profiler: Mapping[str, object] | None, device: str | None) -> str:
-    """Return the device of an acl.json by keys that only one of the two kinds has; an SS928 if none decides."""
     if device is not None:
         return device
     others = all_rules().keys_of("acl_json").keys() - set(PROFILER_KEYS)
@@ -287,7 +282,6 @@ def _corrected_ss928(value: object, name: str) -> str | None:
 
 
 def _options_result(about: str, text: str, place: tuple[int, int] | None = None) -> Result:
-    """Check a text of profiling_options; `place` is the place of its slip in the file that contains the text."""
     reading = _read(text)
     if slip := reading.slip:
         slip = slip._replace(line=place[0], column=place[1]) if place else slip
@@ -328,7 +322,6 @@ def _text_of_script(name: str, source: str, found: OptionText) -> Result:
 
 
 def _call_results(name: str, calls: list[OptionCall]) -> Iterator[Result]:
-    """Yield the result of each call; a call inside another one has a correction of its own."""
     for call in calls:
         found = check_options(call.family, call.given, call.facts)
         text = call_text(call.name, found.corrected)

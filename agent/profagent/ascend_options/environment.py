@@ -60,7 +60,6 @@ def environment_text(values: dict[str, object], *, is_shell: bool) -> str:
 
 
 def _with_closing_lines(first: str, behind: list[str]) -> str:
-    """Return a text whose quotes may be closed on a later line."""
     text = first
     for line in behind:
         try:

@@ -142,7 +142,6 @@ def _value_of(key: Key | None, text: str) -> object:
 
 
 def _schedule(text: str) -> Expression:
-    """Return `wait=1,active=2` as a call of schedule."""
     steps: dict[str, object] = {}
     for pair in text.split(","):
         name, _, number = pair.partition("=")
@@ -153,7 +152,6 @@ def _schedule(text: str) -> Expression:
 
 
 def _function(text: str) -> Expression | str:
-    """Return an expression for a text that may be a function; a path stays a text."""
     try:
         body = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):

@@ -111,7 +111,6 @@ def _script_of_braces(source: str, error: str) -> Script:
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
-    """Return the package of each imported name."""
     packages = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -181,7 +180,6 @@ def _call(node: ast.Call, family: str, facts: frozenset[str]) -> OptionCall:
 
 
 def _named_calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """Yield calls whose result has a name, `profiler` or `self.profiler`, by assignment or `with`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             pairs: list[tuple[ast.expr | None, ast.expr]] = [(target, node.value) for target in node.targets]
@@ -217,7 +215,6 @@ def _is_block(body: object) -> TypeGuard[list[ast.stmt]]:
 
 
 def _act_on(node: ast.expr, name: str) -> str:
-    """Return `start` or `stop` if a call does that to a Profiler, else empty; analyse() stops it, too."""
     base, _, method = _dotted(node.func).rpartition(".") if isinstance(node, ast.Call) else ("", "", "")
     return {"start": "start", "stop": "stop", "analyse": "stop"}.get(method, "") if base == name else ""
 
@@ -227,7 +224,6 @@ def _has_directory(handler: ast.Call) -> bool:
 
 
 def _literal(node: ast.expr) -> object:
-    """Return a constant, a member of an enumeration, or a list of these; an Expression for everything else."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List):
@@ -245,7 +241,6 @@ def _literal(node: ast.expr) -> object:
 
 
 def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
-    """Yield the outermost texts that look like options, or are named so."""
     text = _joined_text(node)
     if text is not None and (_is_options(text) or (are_named and text.lstrip().startswith("{"))):
         assert isinstance(node, ast.expr)
@@ -257,7 +252,6 @@ def _texts(node: ast.AST, *, are_named: bool = False) -> Iterator[OptionText]:
 
 
 def _joined_text(node: ast.AST) -> str | None:
-    """Return a text, which may be joined from several parts; a computed part is named in brackets."""
     if isinstance(node, ast.Constant):
         value = node.value.decode("utf-8", "replace") if isinstance(node.value, bytes) else node.value
         return value if isinstance(value, str) else None
@@ -280,7 +274,6 @@ def _is_options(text: str) -> bool:
 
 
 def _facts(node: ast.AST) -> Iterator[str]:
-    """Yield the names of calls and settings that rules refer to."""
     if isinstance(node, ast.Call):
         name = _dotted(node.func)
         if name in ACL_CALLS:
@@ -305,7 +298,6 @@ def _facts(node: ast.AST) -> Iterator[str]:
 
 
 def _facts_of_setting(name: str, value: ast.expr) -> Iterator[str]:
-    """Yield the fact that a setting has a value; for settings beside profiling also that it is off."""
     is_off = _is_off(value)
     if name == "remapping":
         by_number = isinstance(value, ast.Constant) and value.value == _REWRITER_OFF
@@ -317,7 +309,6 @@ def _facts_of_setting(name: str, value: ast.expr) -> Iterator[str]:
 
 
 def _named_settings(target: ast.expr) -> Iterator[str]:
-    """Yield the settings that a target names: `config.enable_profiling`, `parameter_map["profiling_mode"].b`."""
     for node in ast.walk(target):
         name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "value", None)
         if name in SETTINGS and isinstance(node, (ast.Attribute, ast.Constant)):
@@ -329,7 +320,6 @@ def _is_off(node: ast.expr) -> bool:
 
 
 def _dotted(node: ast.expr) -> str:
-    """Return `a.b.c` for a dotted name, empty for other expressions."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""

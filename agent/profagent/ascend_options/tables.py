@@ -59,7 +59,6 @@ def _family(value: Mapping[str, object]) -> str:
 
 @lru_cache
 def _words() -> tuple[dict[str, frozenset[str]], frozenset[str]]:
-    """Return the names that only torch_npu's families have, by family, and those that only other JSON has."""
     rules = all_rules()
     others = {name for family in ("profiling_options", "acl_json") for name in rules.keys_of(family)}
     own = {

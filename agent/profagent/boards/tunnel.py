@@ -113,7 +113,6 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
 
 
 async def _last_words(program: Program) -> str:
-    """Return the last lines of the program's standard error, once it has ended."""
     lines = (await program.complaint()).strip().splitlines()
     return "\n".join(lines[-SHOWN_OUTPUT_LINES:])
 
@@ -279,7 +278,6 @@ class Tunnel:
             yield replace(self.board, tls_name=tls_name), lost
 
     async def _identity(self, remote: Remote) -> tuple[str, ...]:
-        """Return `--identity` with the identity of a deployment to another prefix, as arguments of the daemon."""
         if not self._prefix:
             return ()
         written = (await remote.run(f"cat {Layout(self._prefix).board_id}")).text.strip()

@@ -232,7 +232,6 @@ def _pair(table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]]) -> _Ta
 def _matching(
     table: VendorTable, jobs: Sequence[tuple[Path, LocalJobFiles]], *, is_named: bool
 ) -> Iterator[_TableMatch]:
-    """Yield the inferences that match, either those that the file's name denotes or all others."""
     wanted = inference_of_name(table.file)
     for job, source in jobs:
         for path, log in source.inferences:

@@ -218,7 +218,6 @@ def _learn(counter: str, evidence: Evidence, records: npt.NDArray[np.uint8]) -> 
 def _verdict_on(
     finding: LearntCounter, fits: Sequence[Fit], evidence: Evidence, records: npt.NDArray[np.uint8]
 ) -> LearntCounter:
-    """Return the verdict on fits, of which those that agree with most rows count."""
     most = max(fit.agreeing for fit in fits)
     best = [fit for fit in fits if fit.agreeing == most]
     plain, *others = sorted(best, key=lambda fit: (fit.scale not in PLAIN_SCALES, TYPES.index(fit.type)))
@@ -234,7 +233,6 @@ def _verdict_on(
 
 
 def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
-    """Return what would settle a doubt about a fit; empty if there is no doubt."""
     if missing := len(evidence.values) - fit.agreeing:
         return f"{missing} rows do not agree: are they of this JOB?"
     read = evidence.distinct(fit)
@@ -250,7 +248,6 @@ def _doubt(fit: Fit, fits: Sequence[Fit], evidence: Evidence) -> str:
 
 
 def _has_room(counter: str, fit: Fit) -> bool:
-    """Return True if the type of a fit can hold the counter of any possible layer."""
     if counter.endswith("_bytes"):
         return fit.limit * fit.scale >= LARGEST_LAYER_BYTES
     over = {"none": 1.0, "ticks": LONGEST_TICKS, "cycles": LONGEST_TICKS * CYCLES_PER_TICK}[fit.denominator]
@@ -258,14 +255,12 @@ def _has_room(counter: str, fit: Fit) -> bool:
 
 
 def _is_possible(counter: str, fit: Fit, records: npt.NDArray[np.uint8]) -> bool:
-    """Return True if every record can have the value: bytes are whole numbers, and no ratio is above 1."""
     if counter.endswith("_bytes"):
         return fit.denominator == "none" and fit.scale >= LEAST_BYTES_SCALE
     return bool((values_of(fit, records) <= LARGEST_FITTED_RATIO).all())
 
 
 def _is_same(one: Fit, other: Fit, records: npt.NDArray[np.uint8]) -> bool:
-    """Return True if two fits share bytes and denominator, and give the same value for every record."""
     if one.denominator != other.denominator or not {*one.bytes} & {*other.bytes}:
         return False
     return np.allclose(values_of(one, records), values_of(other, records), rtol=1e-12, atol=0)

@@ -146,7 +146,6 @@ class Anonymizer:
         return self._layers.get(cell) or "+".join(self._layers.of(part) if part else "" for part in cell.split("+"))
 
     def _info(self, data: bytes) -> bytes:
-        """Return as many bytes, with known numbers and types, aliases for names, and zeros for everything else."""
         start, items = max(
             ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
             key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
@@ -175,7 +174,6 @@ class Anonymizer:
             changed[item.nested_start : item.end] = item.value
 
     def _alias(self, value: bytes) -> bytes:
-        """Return the alias of a name, padded to its length in bytes and cut at its NUL."""
         parts = value.split(b"\0", 1)[0].split(b"+")
         aliases = (self._layers.of(_text(part), len(part))[: len(part)].ljust(len(part), "x") for part in parts)
         return "+".join(aliases).encode("ascii").ljust(len(value), b"\0")
@@ -290,7 +288,6 @@ def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
 
 
 def _inferences(names: Mapping[str, LogName | None], wanted: set[tuple[int, ...]]) -> Iterator[list[str]]:
-    """Yield the files of each inference: those of the vendor's tables, then the first ones of each model in turn."""
     groups: dict[InferenceKey, list[str]] = defaultdict(list)
     for path, name in names.items():
         if name is not None and name.kind in (LogKind.AICORE, LogKind.AICPU) and name.inference is not None:

@@ -144,7 +144,6 @@ def is_value(cell: str) -> bool:
 
 
 def _rounded(cells: Sequence[str], unit: float = 1.0) -> Rounded:
-    """Return the numbers in units of `unit`, with the precision of the column's longest number."""
     numbers = [_number(cell) for cell in cells]
     # A tool may write 0.5 for 0.50, so a short number alone tells no precision.
     decimals = max((_decimals(number) for number in numbers if number is not None), default=0)

@@ -70,7 +70,6 @@ def _baselines(context: click.Context) -> Iterator[Word]:
 
 
 def _jobs(context: click.Context) -> Iterator[Word]:
-    """Yield the JOBs of the session that the command line names, else those of all sessions."""
     # If an option still lacks its value, click leaves the earlier words unparsed in `args`.
     word = context.params.get("target") or next(iter(context.args), "")
     query = session_query(word)

@@ -238,7 +238,6 @@ def counter_map(function: F) -> F:
 
 
 def _peak_bytes_per_s() -> float:
-    """Return the peak rate of the board's memory; counters above it are reported as wrong."""
     from profagent.formats.countermap import PEAK_MEMORY_RATE  # noqa: PLC0415 - numpy, only where it is decoded
 
     given = os.environ.get(PEAK_VARIABLE, "")

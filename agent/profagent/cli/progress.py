@@ -79,7 +79,6 @@ class Progress:
             self._bar.start()
 
     def _rate(self, done: float) -> float:
-        """Return the amount done per second; 0 if not known yet."""
         begun_s, begun = self._began or (0.0, 0.0)
         spent_s = self._now_s() - begun_s
         return max(0.0, done - begun) / spent_s if spent_s > 0 else 0.0

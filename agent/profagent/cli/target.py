@@ -145,7 +145,6 @@ async def named_target(target: str, job: str | None, workspace: Path | None, map
 
 
 async def _with_records(workspace: Workspace, session: int) -> Path:
-    """Return a database that has a session's records: a temporary one if only a lake has them."""
     database = workspace.readable_database()
     async with reading(database) as connection:
         address = await lake_of(connection, session)

@@ -105,7 +105,6 @@ class PatientSsh:
                 await backoff.pause(str(error), self.tell)
 
     async def _replacement(self, lost: Remote) -> Remote:
-        """Return a connection in place of a lost one, which another task may have replaced already."""
         async with self.making:
             if self.remote is lost:
                 await self.stack.aclose()
@@ -184,7 +183,6 @@ class BoardRun:
         await self._run_if_held("true >leave")
 
     async def _run_if_held(self, command: str) -> None:
-        """Run a command in the run's directory, if that still exists."""
         script = safely(f"[ -d {self._run} ] || exit 0; into {self._run}; {command}")
         await self._ssh.persist(lambda remote: remote.run(script))
 
@@ -204,7 +202,6 @@ class BoardRun:
         return RunEnd(int(lines[0]), lines[1] if len(lines) > 1 else "", complaint)
 
     async def _skip_dropped_output(self, remote: Remote) -> None:
-        """Continue with the oldest output that is kept, and show how much was dropped."""
         least = "for each in $stream.*.*; do echo ${each##*.}; done | sort -n | head -n 1"
         oldest = await remote.must(f"cd {self._run} && for stream in stdout stderr; do {least}; done")
         for stream, offset in enumerate(map(int, oldest.text.split())):
@@ -213,7 +210,6 @@ class BoardRun:
                 self._show(f"[{missing} bytes of output came too fast, and are not kept]\n".encode(), True)
 
     async def _run_follower(self, remote: Remote) -> int:
-        """Show the output through a follower, and return its exit status."""
         arguments = ("follower.sh", LOCK, self._place.run, *map(str, self._shown))
         text = safely(shell_text(_PACKAGE, "follower.sh"))
         async with remote.attended(f"exec sh -c {shlex.quote(text)} {shlex.join(arguments)}") as program:

@@ -159,7 +159,6 @@ class Collecting:
 
     @asynccontextmanager
     async def _recording(self, ssh: PatientSsh, ready: PreparedRun) -> AsyncIterator[_CollectRecording]:
-        """Record the JOBs of the program during the context, or until `ending` is set."""
         options = self.options
         found = await project_labels(options.project, options.main, ready.main.digest)
         async with self._access(ssh, ready.place) as access:
@@ -234,7 +233,6 @@ class Collecting:
         return access if is_below and (deletes or not self.options.releases) else None
 
     async def _followed(self, run: BoardRun, recording: _CollectRecording | None) -> RunEnd:
-        """Wait for the end of the program; end it at `stop`, or when its recording has ended."""
         following = asyncio.create_task(run.followed())
         stopping = asyncio.create_task(self.stop.wait())
         try:
@@ -250,8 +248,6 @@ class Collecting:
             await asyncio.wait([following, stopping])
 
     async def _has_arrived(self, ssh: PatientSsh, ready: PreparedRun, made: ProgramJobs) -> bool:
-        """Wait until the JOBs of the program have arrived, and return True if they have."""
-
         async def names(command: str) -> list[str]:
             """Return the names of the JOBs whose paths a command prints, without those from before the run."""
             ran = await ssh.persist(lambda remote: remote.run(command))
@@ -266,7 +262,6 @@ class Collecting:
     async def _finish(
         self, ssh: PatientSsh, ready: PreparedRun, end: RunEnd, recording: _CollectRecording | None
     ) -> Collected:
-        """Deliver the JOBs, release those on the board, and return the result with likely causes of what is missing."""
         summary, jobs, files, growing = None, [], {}, []
         if recording is not None:
             is_whole = await self._has_arrived(ssh, ready, recording.made)

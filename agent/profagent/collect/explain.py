@@ -138,14 +138,12 @@ def _causes_in_job(after: Aftermath, job: str, files: Mapping[str, int]) -> Iter
 
 
 def _is_unfinished(files: Mapping[str, int]) -> bool:
-    """Return True if calls were recorded, and the record that an unload leaves is missing."""
     names = {path: name for path in files if (name := parse_log_name(path)) is not None}
     calls = [path for path, name in names.items() if name.kind is LogKind.ACL_API and not name.is_done]
     return any(files[path] and f"{path}.done" not in files for path in calls)
 
 
 def _causes_of_several(after: Aftermath) -> Iterator[Cause]:
-    """Yield causes for JOBs that may belong to other programs, and for programs that profile at the same time."""
     if len(after.jobs) > 1:
         yield Cause(
             f"{', '.join(after.jobs)} were made in {after.place.output} while the program ran: which of them are its"
@@ -180,7 +178,6 @@ def _causes_without_job(after: Aftermath) -> Iterator[Cause]:
 
 
 def _cause_in_acl_json(after: Aftermath) -> Cause:
-    """Return the cause that the program's file suggests: how it finds its acl.json."""
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
     if after.main.has_own_profiling:

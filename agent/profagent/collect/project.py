@@ -147,7 +147,6 @@ def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Pat
 
 
 def _entry(path: Path) -> ProjectEntry | None:
-    """Return the entry of a path, or None for anything but a file, directory or link."""
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return ProjectEntry("link", str(path.readlink()))
@@ -253,7 +252,6 @@ def _digests(project: Path, main: str) -> dict[str, str]:
 
 
 def _revision(project: Path) -> str:
-    """Return the project's revision; empty without git, or outside of a repository."""
     command = ["git", "-C", str(project), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         ended = subprocess.run(command, capture_output=True, timeout=GIT_S, check=False)  # noqa: S603 - the user's git

@@ -129,7 +129,6 @@ def _board_failed(how: str) -> ProfagentError:
 async def _capture(
     options: DemoOptions, address: str, show: Callable[[Event], None], tell: Callable[[str], None], stop: asyncio.Event
 ) -> dict[str, Any]:
-    """Watch and record at the same time, as two clients, until the simulated program has finished."""
     watching = asyncio.Event()
     live = asyncio.create_task(watch(WatchOptions(address, from_start=True), show, tell, watching))
     try:

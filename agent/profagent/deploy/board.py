@@ -329,7 +329,6 @@ def board_keys(
 
 
 def _fitting(keys: Keys, pem: bytes, host: str, identity: str) -> Certificate | None:
-    """Return the certificate if hosts of this CA accept it for the board with that identity at that host, else None."""
     try:
         found = Certificate.read(pem, BOARD_CERT)
     except UsageError:

@@ -210,7 +210,6 @@ class Deployment:
 
     @asynccontextmanager
     async def _running_setup(self, request: Mapping[str, Any]) -> AsyncIterator[Program]:
-        """Yield `setup` with a request sent; the board hears this host for as long as the context lasts."""
         layout, python = self.options.layout, self.board.facts.python
         await self.remote.must(f"mkdir -p {layout.prefix}")
         await self.remote.put(files("profagent.deploy").joinpath("setup.py").read_bytes(), layout.setup)
@@ -275,7 +274,6 @@ class Deployment:
                 await asyncio.sleep(_BETWEEN_S)
 
     async def _brought(self, version: DaemonTree) -> str:
-        """Upload the version, and return the directory on the board that holds it."""
         self.tell(f"bringing {version.name}: {version.size_bytes / 1e6:.0f} MB")
         part = f"{self.options.layout.versions}/{version.name}.{secrets.token_hex(4)}.part"
         tar = version.tar()
@@ -297,7 +295,6 @@ class Deployment:
         yield from (f"remove {path}" for path in board.service.unwanted if path in there)
 
     def _replaced(self) -> Iterator[str]:
-        """Yield what others may depend on: the keys of another CA, an identity that was copied from another board."""
         there = self.board.facts.files.get(f"{self.options.layout.keys}/{CA}")
         own = self.options.keys / CA
         if self.board.settings.has_tls and there is not None and not (own.exists() and there.encode() == content(own)):
@@ -352,7 +349,6 @@ async def _taken_back(program: Program) -> Mapping[str, Any]:
 
 
 def _last_message(log: str) -> str:
-    """Return the last line of a log that is not indented, joined with the indented lines below it."""
     lines = [line for line in log.splitlines() if line.strip()]
     begins = [number for number, line in enumerate(lines) if not line[0].isspace()]
     return ": ".join(line.strip() for line in lines[begins[-1] :]) if begins else ""

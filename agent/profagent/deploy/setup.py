@@ -133,7 +133,6 @@ def _locked(lock: str, owner: str) -> Iterator[None]:
 
 
 def _install(request: Request, host: _HostLines) -> None:
-    """Start a version with its files, on trial until the host sends `keep`."""
     name = _arrived(request)
     _begin(request)
     try:
@@ -163,7 +162,6 @@ def _install(request: Request, host: _HostLines) -> None:
 
 
 def _arrived(request: Request) -> str:
-    """Return the version to run, verified, on the disk, and moved beside the other versions."""
     for directory in request["directories"]:
         os.makedirs(directory, exist_ok=True)
     for directory in request["private"]:
@@ -181,7 +179,6 @@ def _arrived(request: Request) -> str:
 
 
 def _place(request: Request) -> None:
-    """Put the files in place; the running service has already read the old ones."""
     for path, (content, mode) in request["files"].items():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write(f"{path}.new", base64.b64decode(content), mode)
@@ -200,10 +197,6 @@ def _check(request: Request, name: str) -> None:
 
 
 def _first_complaint(text: str) -> tuple[str, str]:
-    """Return the mistakes that the daemon reports, and the hint of the first one.
-
-    For a traceback: its last line.
-    """
     said = text.splitlines()
     if said[0].startswith("Traceback"):
         return said[-1], "that is its own fault, not the settings': bring it anew, or another version"
@@ -241,7 +234,6 @@ def _start(request: Request, name: str) -> str:
 
 
 def _take_back(trial: str, *, was_started: bool = True) -> None:
-    """Restore what a trial replaced; without a trial file there is nothing to restore."""
     try:
         with open(trial, "rb") as file:
             replaced = json.loads(file.read())
@@ -287,7 +279,6 @@ _ACTS: dict[str, Callable[[Request, _HostLines], None]] = {
 
 
 def _clear_versions(prefix: str) -> None:
-    """Remove the versions, complete or partial, that no link points to; unknown names are left alone."""
     leads = {_link(f"{prefix}/{name}").rpartition("/")[2] for name in ("current", "previous")}
     with suppress(FileNotFoundError):
         for each in os.scandir(f"{prefix}/versions"):

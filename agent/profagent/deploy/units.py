@@ -252,7 +252,6 @@ else ln -sf profagentd {_BOOTED}; fi"""
 
 
 def _for_unit(path: str) -> str:
-    """Return a path escaped for a quoted word of a unit file."""
     return path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
@@ -265,7 +264,6 @@ def _text(name: str) -> str:
 
 
 def _placed(text: str, layout: Layout) -> str:
-    """Return the text of a service file with the paths of a layout."""
     if layout.is_usual:
         return text
     moved = {

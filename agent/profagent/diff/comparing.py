@@ -104,7 +104,6 @@ def _pairs(base: Sequence[LayerName], new: Sequence[LayerName]) -> Pairs:
 
 
 def _partners(base: Sequence[LayerName], new: Sequence[LayerName]) -> dict[int, int]:
-    """Return the other sequence's index of each layer whose name both have equally often: k-th to k-th."""
     ones, others = _by_name(base), _by_name(new)
     alike = [name for name in ones if len(ones[name]) == len(others.get(name, ()))]
     return {one: other for name in alike for one, other in zip(ones[name], others[name], strict=True)}
@@ -159,7 +158,6 @@ class _Scores:
 
 
 def _words(layer: LayerName) -> set[tuple[str, str]]:
-    """Return the features that layers may share, each with its kind."""
     fused = (("fused", name) for name in _fused(layer))
     return {("name", layer.name), ("type", layer.type), *fused, *(("part", part) for part in _parts(layer))}
 
@@ -323,7 +321,6 @@ def counters_moved(base: NDArray[np.float64], new: NDArray[np.float64]) -> tuple
 
 
 def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> ModelDiff:
-    """Return the comparison of a model: sum of layers, latency, matched layers and types are tested as columns."""
     matches = align(base.layers, new.layers)
     paired = [at for at, match in enumerate(matches) if match.base and match.new]
     types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
@@ -385,7 +382,6 @@ def _of_different(run: ModelRun, columns: Sequence[NDArray[np.float64]]) -> list
 
 
 def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | None) -> float | None:
-    """Return the p of a column; None if it cannot be tested."""
     base, new = _known(one), _known(other)
     if min(len(base), len(new)) >= FEWEST_CONSTANT and not np.ptp(base) and not np.ptp(new):
         return float(base[0] == new[0])
@@ -393,7 +389,6 @@ def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | Non
 
 
 def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] | None:
-    """Return the records in an inference on each side if they differ; None for fused and split layers."""
     if len(match.base) > 1 or len(match.new) > 1:
         return None
     times = base.usual_records(match.base[0]), new.usual_records(match.new[0])
@@ -401,7 +396,6 @@ def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] |
 
 
 def _moved(base: ModelRun, new: ModelRun, match: Match) -> tuple[Moved, ...]:
-    """Return the counters of a match that moved; none for fused and split layers."""
     if len(match.base) > 1 or len(match.new) > 1:
         return ()
     one, other = base.counters.get(match.base[0]), new.counters.get(match.new[0])

@@ -224,7 +224,6 @@ def _of_models(pairs: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[Differenc
 
 
 def _without_blocked(model: ModelDiff, found: Comparability) -> ModelDiff:
-    """Return the comparison of a model without the figures that may not be compared."""
     if found.blocking(Subject.LATENCY, model.name):
         model = replace(model, latency=None, latency_from=None)
     if found.blocking(Subject.LAYERS, model.name):
@@ -235,14 +234,12 @@ def _without_blocked(model: ModelDiff, found: Comparability) -> ModelDiff:
 
 
 def _blocking(condition: Condition, found: Comparability) -> str:
-    """Return the codes of the rules that keep a condition from being judged, on any of the models."""
     subject = _SUBJECTS.get(condition.scope, Subject.LAYERS)
     codes = dict.fromkeys(each.rule.code for model in found.models for each in found.blocking(subject, model))
     return ", ".join(codes)
 
 
 def _as_of_tables(run: ModelRun) -> ModelRun:
-    """Return the run reduced to the contents of tables: no layers on the CPU, no number of records."""
     found = on_unit(run, UNITS[0])
     return replace(found, records=np.minimum(found.records, 1))
 

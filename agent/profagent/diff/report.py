@@ -90,7 +90,6 @@ def _model_change(model: ModelDiff) -> str:
 
 
 def _inference_text(model: ModelDiff) -> str:
-    """Return `yolo latency +6.1 % (20.0 → 21.2 us)`; of the sum of layers if no latency is known."""
     return f"{model.name} {_time_name(model.inference)} {_change_text(model.inference)}"
 
 
@@ -99,7 +98,6 @@ def _time_name(change: Change) -> str:
 
 
 def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
-    """Yield each layer that changed beyond the noise, came or went: by how many µs, and the text about it."""
     for at, match in enumerate(model.matches):
         change = model.changes.get(at)
         if change is None:
@@ -113,7 +111,6 @@ def _changed_layers(model: ModelDiff) -> Iterator[tuple[float, str]]:
 
 
 def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: str) -> str:
-    """Return `FAILED layer.median>+5%: conv1 +6.1 % (20.0 → 21.2 us)`, `passed …` or `cannot tell …`."""
     if undecided:
         return f"cannot tell {condition.text}: {undecided}"
     if not failing:
@@ -125,13 +122,11 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
 
 
 def _change_text(change: Change) -> str:
-    """Return `+6.1 % (20.0 → 21.2 us)`, of the medians."""
     share = UNKNOWN if change.percent is None else f"{change.percent:+.1f} %"
     return f"{share} ({change.base.median:.1f} → {change.new.median:.1f} us)"
 
 
 def _model_lines(model: ModelDiff) -> Iterator[str]:
-    """Yield lines on the basis of a model's comparison: inferences, layers, left out, lacking records."""
     numbers = " and ".join(
         f"{counted(len(run.times), 'inference')} of {counted(len(run.layers), 'layer')}"
         + (f" ({run.left_out:,} left out)" if run.left_out else "")
@@ -151,7 +146,6 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
 
 
 def _lacking_text(inferences: int, run: ModelRun, layers: Mapping[int, int]) -> str:
-    """Return `2 of 20 inferences lack a layer that most have: mm1 (2)`, the most frequent layers first."""
     shown = nlargest(MOST_LACKING, layers, key=layers.__getitem__)
     names = ", ".join(f"{run.layers[place].name} ({layers[place]:,})" for place in shown)
     rest = f", and {len(layers) - len(shown):,} more layers" if len(layers) > len(shown) else ""
@@ -189,13 +183,11 @@ def _is_across_devices(found: Diff) -> bool:
 
 
 def _bounds(model: ModelDiff, match: Match) -> tuple[str | None, ...]:
-    """Return what bounds the layer on each side; None for several layers."""
     sides = ((model.base, match.base), (model.new, match.new))
     return tuple(run.bound_of(places[0]) if len(places) == 1 else None for run, places in sides)
 
 
 def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], most: int) -> Iterator[str]:
-    """Yield a table of the `most` largest changes, in their order, and the number of the others."""
     shown = sorted(nlargest(most, range(len(rows)), key=lambda at: _changed_us(rows[at])))
     yield from markdown_lines(columns, [rows[at] for at in shown])
     if len(rows) > most:
@@ -203,13 +195,11 @@ def _markdown_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], m
 
 
 def _changed_us(row: Sequence[Cell]) -> float:
-    """Return the change of a row's layer in µs; of a layer that only one run has, its whole time."""
     _, _, base, new, *_ = row
     return abs(float(new or 0.0) - float(base or 0.0))
 
 
 def _moved_text(moved: Moved, likely: Collection[str] = ()) -> str:
-    """Return `dld 41 % → 48 %`, or bytes; a `?` marks an uncertain counter."""
     mark = "?" if moved.counter in likely else ""
     if moved.counter.endswith("_bytes"):
         return f"{moved.counter} {moved.base:,.0f} → {moved.new:,.0f}{mark}"
@@ -226,7 +216,6 @@ def _what(match: Match, change: Change, likely: Collection[str]) -> str:
 
 
 def _times_text(base: float, new: float) -> str:
-    """Return `3 → 2 times an inference`."""
     return f"{base:g} → {new:g} times an inference"
 
 
@@ -269,7 +258,6 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
 
 
 def _line(line: str, width: int) -> str:
-    """Return the printable line, in red on a terminal if it reports a failed condition."""
     return toned(printable(line), "loss") if width and line.startswith(FAILED) else printable(line)
 
 
@@ -331,7 +319,6 @@ def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> 
 
 
 def _allowed(text: str) -> str:
-    """Return the text without characters that XML 1.0 cannot contain."""
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 

@@ -122,7 +122,6 @@ def joined_runs(runs: list[ModelRun]) -> list[ModelRun]:
 
 
 def _among(run: ModelRun, layers: tuple[LayerName, ...], places: list[int]) -> ModelRun:
-    """Return the run widened to more layers, with its records at `places`."""
     times = np.full((len(run.times), len(layers)), np.nan)
     times[:, places] = run.times
     records = np.zeros(times.shape, run.records.dtype)
@@ -159,7 +158,6 @@ def on_unit(run: ModelRun, unit: str) -> ModelRun:
 
 
 def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[int] | None:
-    """Return the indices of some layers among others; None unless all occur there in the same order."""
     places: list[int] = []
     for layer in some:
         try:
@@ -329,7 +327,6 @@ def _csv_rows(text: str) -> list[dict[str, Any]]:
 
 
 def _metadata(folder: Path) -> dict[str, Any] | None:
-    """Return the metadata that profagent wrote beside its tables; None without any."""
     try:
         found = json.loads((folder / METADATA_FILE).read_text("utf-8"))
     except (OSError, ValueError):

@@ -81,7 +81,6 @@ def _filled(column: Column) -> Column:
 
 
 def _in_blocks(values: Column, length: int) -> Column:
-    """Return the means of blocks of `length` successive values, without the incomplete last block."""
     blocks = len(values) // length
     means: Column = values[: blocks * length].reshape(blocks, length).mean(axis=1)
     return means
@@ -199,7 +198,6 @@ def _ranked(values: Column) -> Column:
 
 
 def _likeness(ranked: Column) -> float:
-    """Return the correlation of each value with its predecessor, from -1 to 1."""
     centred = ranked - ranked.mean()
     return float((centred[1:] * centred[:-1]).sum() / (centred**2).sum())
 

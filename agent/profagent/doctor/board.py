@@ -48,7 +48,6 @@ def npu_checks(examination: Examination, *, simulated: bool) -> Iterator[Finding
 
 
 def _stack(examination: Examination, *, simulated: bool) -> Finding:
-    """Return good if the stack of `svp_acl` is loaded, bad for the other stack or none (format page 9)."""
     check, npu = "npu-stack", examination.npu
     look = "on the board: ls -l /dev/svp_npu /dev/pqp; lsmod"
     if npu is None:
@@ -73,7 +72,6 @@ def _stack(examination: Examination, *, simulated: bool) -> Finding:
 
 
 def _tasks(examination: Examination) -> Finding:
-    """Return bad if several profiling tasks use the device, which the manual forbids."""
     check, processes = "npu-tasks", examination.processes
     if processes is None:
         return unknown(check, examination.why_unknown("processes") or _NOT_SAID)
@@ -93,7 +91,6 @@ def _tasks(examination: Examination) -> Finding:
 
 
 def _npu_errors(examination: Examination) -> Finding:
-    """Return the driver's error counters; no board has confirmed that they mean what their names say."""
     check = "npu-errors"
     node = next((node for node in examination.umap if node.name in NPU_NODES), None)
     if node is None:
@@ -204,7 +201,6 @@ def plain_path(path: str) -> Finding:
 
 
 def _readable(root: RootFacts, daemon: DaemonFacts | None) -> Finding:
-    """Return good if the daemon can list the root, its directories and its newest JOBs."""
     closed = [(root.path, root.error)] if root.error else []
     closed += [*root.unreadable, *((job.directory, job.error) for job in root.newest if job.error)]
     if not closed:
@@ -235,7 +231,6 @@ def _space(root: RootFacts) -> Finding:
 
 
 def _file_system(root: RootFacts) -> Iterator[Finding]:
-    """Yield a finding for a memory card, which may not report the changes of other programs."""
     if root.file_system in CARDS:
         evidence = (
             f"{root.path} is on {root.file_system}: names without case, times of 2 s, no links, modes of the mount"
@@ -245,7 +240,6 @@ def _file_system(root: RootFacts) -> Iterator[Finding]:
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
-    """Yield findings about NFS mounts; profagent needs none, and the vendor's tool may leave one behind."""
     if why := examination.why_unknown("mounts"):
         yield unknown("mounts", why)
         return
@@ -268,7 +262,6 @@ def _mount(mount: Mount, roots: Sequence[str]) -> Finding:
 
 
 def _inotify(examination: Examination) -> Finding:
-    """Return a finding about the kernel's limits on inotify watches and instances."""
     check, limits = "inotify", examination.inotify
     if limits is None:
         why = examination.why_unknown("inotify") or _NOT_SAID

@@ -119,7 +119,6 @@ def inferences_of(job: LocalJobFiles) -> Iterator[JobInference]:
 
 
 def _nets(job: LocalJobFiles, name: LogName, done: Done, records: Records) -> Iterator[JobNet]:
-    """Yield the nets whose layers are known."""
     join, sizes = job.join(name), _batch_sizes(name, done)
     for net in np.unique(records["net"])[:MOST_NETS].tolist():
         is_batch = None if join is None else join.batch_layers(net)
@@ -265,7 +264,6 @@ def _batch_vote(net: JobNet) -> frozenset[str]:
 
 
 def _numberings(net: JobNet) -> Mapping[str, list[int]]:
-    """Return the numbers of all records by alternative, before the runtime's filter."""
     batches = [_one_batch(net.is_batch, size) for size in net.sizes]
     return {
         "on": list(range(sum(map(len, batches)))),

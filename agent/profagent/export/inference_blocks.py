@@ -113,7 +113,6 @@ class InferenceBlocks:
         self._ratios = ratios[order]
 
     def _segments_by_position(self, segments: Segments) -> dict[int, list[_SegmentSlice]]:
-        """Return the segments with a placed layer, by the position of their inference and in the order they ran."""
         if not len(self._segment):
             return {}
         begins = np.append(0, (self._segment[1:] != self._segment[:-1]).nonzero()[0] + 1)
@@ -249,7 +248,6 @@ def _segment_label(is_aicpu: bool, net: int) -> Label:
 
 
 def _segment_tracks(segments: Sequence[_SegmentSlice], place: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return the process and the track title of each segment of an inference."""
     # Segments of streams that run at the same time get a track each: on one track, the layers of one segment would be
     # drawn among those of another.
     is_parallel = any(after.start_ns < before.end_ns for before, after in pairwise(segments))

@@ -141,7 +141,6 @@ async def export_jobs(
 
 
 def _subject(row: InferenceRow | CallLog, *, is_aggregate: bool) -> dict[str, Any]:
-    """Return the subject of a file: its model, and its inference if it is about one; its name may lack them."""
     model = {"device_id": row.device_id, "model": row.model_name, "model_id": row.model_id}
     if is_aggregate or not isinstance(row, InferenceRow):
         return {**model, "inference": None}

@@ -158,7 +158,6 @@ def _is_part(path: Path, number: int) -> bool:
 
 
 def _places(block: Block, tracks: Tracks) -> set[tuple[int, int]]:
-    """Return the processes (each as track 0) and the tracks of a block."""
     if isinstance(block, Slices | Instants):
         numbers = np.unique(block.track).tolist()
         found = {(tracks.pids[number], number) for number in numbers}
@@ -206,7 +205,6 @@ def _arrow(flow: Flow, at: _Slice) -> dict[str, Any]:
 
 
 def _changes(values: Values, starts: Sequence[float]) -> tuple[list[int], list[Any]]:
-    """Return the indices of the slices that change counters, and an event for each of them."""
     found: list[int] = []
     changes: list[Any] = []
     is_there = np.invert(np.isnan(values.values))
@@ -251,7 +249,6 @@ def _counters(block: Counters) -> bytes:
 
 
 def _of_labels(block: Slices | Instants, tracks: Tracks) -> tuple[list[Any], ...]:
-    """Return the columns that labels and tracks give: names, processes, categories and args."""
     columns = zip(*((label.name, label.category, _args(label)) for label in block.labels), strict=True)
     names, categories, args = (_picked(column, block.label) for column in columns)
     return names, _picked(tracks.pids, block.track), categories, args

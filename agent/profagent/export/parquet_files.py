@@ -53,7 +53,6 @@ def write_view(
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield tables of at least ROWS_PER_GROUP rows, except for the last one; readers skip and read by groups."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

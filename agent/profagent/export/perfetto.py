@@ -140,7 +140,6 @@ class PerfettoTrace:
         self._out.write(pb.block(1, pb.block(126, b"".join(found))))
 
     def _sequence(self, pid: int) -> _PacketSequence:
-        """Return the packet sequence of a process, which is described before its first packet."""
         if pid not in self._sequences:
             self._sequences[pid] = _PacketSequence(pid)
             process = pb.number(1, pid) + pb.text(6, self._tracks.process_names[pid])
@@ -148,7 +147,6 @@ class PerfettoTrace:
         return self._sequences[pid]
 
     def _name_tracks(self, tracks: NDArray[np.int64]) -> int:
-        """Describe the tracks that are new, and return their process; all tracks of a block are of one process."""
         numbers = np.unique(tracks).tolist()
         pid: int = self._tracks.pids[numbers[0]]
         self._sequence(pid)
@@ -160,7 +158,6 @@ class PerfettoTrace:
         return pid
 
     def _counter(self, series: Series) -> int:
-        """Return the track of a counter, which is described before its first use."""
         found = self._counters.get(series)
         if found is None:
             self._sequence(series.pid)
@@ -175,7 +172,6 @@ class PerfettoTrace:
         return found
 
     def _group(self, series: Series) -> int:
-        """Return the track that holds all counters of a process with one title; viewers can fold it."""
         found = self._groups.get(series[:2])
         if found is None:
             found = self._groups[series[:2]] = _GROUPS + len(self._groups)
@@ -250,7 +246,6 @@ class PerfettoTrace:
 
 
 def _arrow_columns(block: Slices, arrows: NDArray[np.int64]) -> list[pb.Bytes]:
-    """Return columns of arrows: the first arrow of each slice, the second one, and so on."""
     columns = [np.zeros((block.size, _ARROW_BYTES), np.uint8) for _ in range(arrows.max())]
     counts = [0] * block.size
     for flow in block.flows:

@@ -126,7 +126,6 @@ def _columns_by_name(connection: sqlite3.Connection, query: str, numbers: list[i
 
 
 def _layer_keys(models: NDArray[np.int64], layers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return a key for each layer of a model, ordered by model and layer; -1 where the layer is unknown."""
     return np.where(layers < 0, -1, models << 32 | layers)
 
 

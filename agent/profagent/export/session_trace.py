@@ -296,7 +296,6 @@ def _events_query(view: View) -> str:
 
 
 def _counters_query(view: View) -> str:
-    """Return SQL for the process, name, unit, time and value of a view's counters."""
     drawn = view.counters
     assert drawn is not None
     return (
@@ -328,7 +327,6 @@ def _numbers_of(page: list[Row]) -> _Values:
 
 
 def _event_label(names: Sequence[str], row: Row) -> Label:
-    """Return the label of an event, whose arguments are its attributes and the known ones of `names`."""
     label, category, attributes, *values = row
     if not names:
         return Label(label, category, attributes)
@@ -338,7 +336,6 @@ def _event_label(names: Sequence[str], row: Row) -> Label:
 
 
 def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence[Label], NDArray[np.int64]]:
-    """Return the distinct labels of rows, and the index of each row's label."""
     numbers: dict[Row, int] = {}
     number = integers([numbers.setdefault(row, len(numbers)) for row in rows])
     found = Labels()
@@ -347,7 +344,6 @@ def _labels(rows: Sequence[Row], make: Callable[[Row], Label]) -> tuple[Sequence
 
 
 def _times_ns(clock: TraceClock, times: Sequence[Row]) -> NDArray[np.int64]:
-    """Return times in the trace, from whole µs and the ns beyond them."""
     # The two parts come apart because a float cannot hold ns since 1970.
     time_us, rest_ns = zip(*times, strict=True)
     return clock.column_ns(time_us) + integers(rest_ns)

@@ -117,13 +117,11 @@ def fixed(values: NDArray[np.float64], decimals: int) -> list[str]:
 
 @functools.cache
 def _short_texts(decimals: int) -> NDArray[np.object_]:
-    """Return the texts of the numbers below TEXTS units of the last decimal."""
     return np.array([f"{number / 10**decimals:.{decimals}f}" for number in range(TEXTS)], object)
 
 
 @functools.cache
 def _tail_texts(decimals: int) -> NDArray[np.object_]:
-    """Return the texts of all fractional parts; without decimals, of the last digits of a whole number."""
     if not decimals:
         return np.array([f"{number:0{_TAIL_DIGITS}}" for number in range(10**_TAIL_DIGITS)], object)
     return np.array([f".{number:0{decimals}}" for number in range(10**decimals)], object)

@@ -48,7 +48,6 @@ def _require_export(file: Path) -> None:
 
 
 def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> list[int]:
-    """Copy the session, and return the sessions that were copied."""
     with copied(database, target, session) as (connection, sessions):
         connection.execute("CREATE TABLE export (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         rows = [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in metadata.items()]

@@ -200,7 +200,6 @@ def op_summary(records: LayerRecords, total_ticks: Floats, frequency_mhz: int | 
 
 
 def _sum(place: NDArray[np.integer], values: Floats, places: int) -> Floats:
-    """Return the sum of the values at each place, NaN where a value is unknown."""
     return np.bincount(place, values, places).astype(np.float64, copy=False)
 
 
@@ -209,7 +208,6 @@ def _is_ratio() -> list[bool]:
 
 
 def _nonzero(values: Floats) -> Floats:
-    """Return the values with NaN in place of 0, as divisors."""
     return np.where(values == 0, np.nan, values)
 
 
@@ -265,7 +263,6 @@ def _line_durations(model: _LayerCodes, table: RecordTable, is_chosen: NDArray[n
 
 
 def _duration(kind: LogKind, columns: Mapping[str, NDArray[Any]]) -> Floats:
-    """Return durations in ticks on the NPU, in µs on the CPU."""
     if kind is LogKind.AICORE:
         return columns["ticks"].astype(np.float64)
     duration: Floats = columns["end_us"] - columns["begin_us"]

@@ -110,7 +110,6 @@ async def _write_tasks(
 async def _tasks(
     connection: Running, inferences: Sequence[InferenceRow], frequency_mhz: int | None
 ) -> AsyncIterator[tuple[InferenceRow, list[Task]]]:
-    """Yield each inference with its records ordered by start; records with an unknown start come first."""
     groups = [row.group for row in inferences]
     segments = await connection.run(Segments.chosen)
     for query in await connection.run(lambda found: pages(found, segments, _NAMES, groups)):
@@ -121,7 +120,6 @@ async def _tasks(
 
 
 def _task_rows(page: Page, frequency_mhz: int | None) -> dict[int, list[Task]]:
-    """Return the records of a page by the position of their inference."""
     aicore, aicpu = page.aicore, page.aicpu
     base_us, before = aicore.segments.start_us[aicore.segment], aicore.columns["ticks_before"]
     begin_us, end_us = aicpu.columns["begin_us"], aicpu.columns["end_us"]
@@ -279,7 +277,6 @@ class TaskEvents:
             task_id += 1
 
     def _span_ns(self, task: Task) -> tuple[int, int] | None:
-        """Return a record's start and end in ns after the origin, or None if its place in time is unknown."""
         if task.base_us is None:
             return None
         base_ns = _whole_ns(task.base_us) - self._origin_ns

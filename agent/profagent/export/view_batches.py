@@ -46,7 +46,6 @@ def type_of(view: View, column: str) -> pa.DataType:
 
 
 def _array(view: View, name: str, values: Sequence[Any]) -> pa.Array:
-    """Return values of the database as an array of the column's type."""
     # SQLite has no unsigned 64-bit integers, so the store holds these numbers as texts.
     if name in view.unsigned:
         values = [int(value) for value in values]

@@ -167,7 +167,6 @@ def _change(
 
 
 def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str | None:
-    """Return the night of the largest step in the direction `sign`, over all these boards together, if there is one."""
     nights = np.flatnonzero((~np.isnan(levels)).any(axis=0))
     values = np.nanmedian(levels[:, nights], axis=0)
     steps = [
@@ -197,7 +196,6 @@ def _where(on: set[str], compared: set[str], labels: Mapping[str, set[str]]) -> 
 
 
 def _labels_of_boards(rows: Iterable[Sequence[Any]]) -> dict[str, set[str]]:
-    """Return the labels that all sessions of a board have, by board."""
     found: dict[str, set[str]] = {}
     for board, text in rows:
         own = {f"{key}={value}" for key, value in json.loads(text or "{}").items()}

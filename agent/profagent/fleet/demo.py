@@ -141,7 +141,6 @@ async def make_fleet(fleet: Fleet, folder: Path, progressed: Callable[[float, fl
 
 
 async def _template(folder: Path) -> Path:
-    """Record one JOB of the simulated board; return its folder."""
     make_private_folder(folder)
     network = folder / "detector.toml"
     network.write_text(NETWORK, "ascii")
@@ -184,7 +183,6 @@ def lake_at(address: Path) -> Lake:
 
 
 async def _import(fleet: Fleet, workspace: Workspace, store: Store, template: Path, board: int, place: int) -> int:
-    """Import the JOB of a board and a night, as a copied JOB directory; return the number of its session."""
     rng = np.random.default_rng([board, place, fleet.nights])
     begin_us = round(datetime.combine(fleet.night(place), datetime.min.time(), UTC).timestamp()) * US_PER_S
     job = workspace.root / "copied" / f"JOB{''.join(rng.choice([*ascii_uppercase], 29))}"

@@ -51,7 +51,6 @@ _Courses = dict[tuple[str, str | None, str], dict[str, dict[str, Any]]]
 
 
 def _courses(rows: Sequence[Mapping[str, Any]]) -> _Courses:
-    """Return the rows of nights by model, layer and measure."""
     found: _Courses = {}
     for row in rows:
         found.setdefault((row["model"], row["layer"], row["measure"]), {})[row["date"]] = dict(row)
@@ -59,7 +58,6 @@ def _courses(rows: Sequence[Mapping[str, Any]]) -> _Courses:
 
 
 def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-    """Return the titles and rows of the layers with the largest total time, with the course of their p95."""
     rows = []
     for (model, layer, measure), nights in courses.items():
         if layer is not None:
@@ -72,7 +70,6 @@ def _layers(courses: _Courses, days: Sequence[str]) -> tuple[tuple[str, ...], li
 
 
 def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a chart of the median and the p95 over the nights; nights without a figure are left out."""
     tones = {"median": "accent", "p95": "medium"}
     # The scale does not begin at 0: a change of some percent must be visible.
     known = [row[name] for row in nights.values() for name in tones if row[name] is not None] or [0.0]

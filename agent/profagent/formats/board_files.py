@@ -98,7 +98,6 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
 
 
 def _odd_line(data: bytes, kind: LogKind, file: str) -> FormatError:
-    """Return the error for the first line that is not as its kind requires."""
     at = 0
     for key, (low, high) in _LINES[kind].items():
         line = re.compile(_LINE(key).encode()).match(data, at)
@@ -190,7 +189,6 @@ def _loaded(data: bytes, file: str) -> object:
 
 
 def _objects(value: object) -> Iterator[dict[str, object]]:
-    """Yield all objects in a JSON value, the outer ones first."""
     pending: list[object] = [value]
     for current in pending:
         if isinstance(current, dict):

@@ -116,7 +116,6 @@ class CounterMaps:
 
 
 def _misfit(known: CounterMap, *, simulated: bool, sdk: str) -> str:
-    """Return the reason why a map does not fit such a board; empty if nothing speaks against it."""
     if known.simulated:
         return "" if simulated else "is of the simulated board: what it reads of a real one is invented"
     if simulated:

@@ -146,7 +146,6 @@ msgspec.json.Decoder(CounterMap)
 
 @lru_cache
 def _field(type_: str, offset: int) -> np.dtype[Any]:
-    """Return the dtype that reads one number of an aicore record."""
     return np.dtype(
         {"names": ["value"], "formats": [_TYPES[type_]], "offsets": [offset], "itemsize": AICORE_DTYPE.itemsize}
     )

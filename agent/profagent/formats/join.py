@@ -166,7 +166,6 @@ def _differs(where: str, what: str, found: int, announced: int | None) -> list[s
 
 
 def _batches(batch_num: int, input_pic_num: int, online_batch_num: Sequence[int]) -> list[tuple[int, int]]:
-    """Return (number, pictures in each) of the batch runs in their order; none where the numbers cannot be."""
     if online_batch_num:
         batches = [(1, pictures) for pictures in online_batch_num]
     elif batch_num > 0:
@@ -179,7 +178,6 @@ def _batches(batch_num: int, input_pic_num: int, online_batch_num: Sequence[int]
 def _index_in_batches(
     is_batch: Sequence[bool], batches: Iterable[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the run of each sequence number; UNKNOWN_LAYER behind the last batch."""
     # Numbers behind the last batch stay unknown: they are damage, or of a loop.
     index = np.full(at.shape, UNKNOWN_LAYER, dtype=np.int64)
     once = sum(is_batch)
@@ -194,7 +192,6 @@ def _index_in_batches(
 
 
 def _index_in_batch(is_batch: Sequence[bool], pictures: int, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the run of each position in one batch of `pictures` pictures."""
     firsts, widths, repeats = _groups(is_batch, pictures)
     ends = np.cumsum(widths * repeats)
     group = np.searchsorted(ends, at, side="right")
@@ -204,7 +201,6 @@ def _index_in_batch(is_batch: Sequence[bool], pictures: int, at: npt.NDArray[np.
 
 
 def _groups(is_batch: Sequence[bool], pictures: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return first run, number of runs and repetitions of each batch layer and of each group between them."""
     groups: list[tuple[int, int, int]] = []
     for index, alone in enumerate(is_batch):
         if alone:
@@ -221,7 +217,6 @@ def _groups(is_batch: Sequence[bool], pictures: int) -> tuple[npt.NDArray[np.int
 def _index_in_first_pass(
     is_batch: Sequence[bool], batches: Sequence[tuple[int, int]], at: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Return the run of each sequence number that is certainly in the first pass, UNKNOWN_LAYER for others."""
     # With one picture a batch, repeated layers come once, so the whole pass is certain; else only what is before the
     # first batch layer.
     is_one_picture = bool(batches) and batches[0][1] == 1

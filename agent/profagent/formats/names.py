@@ -174,7 +174,6 @@ def _displayed(character: str) -> str:
 
 
 def _read(kind: LogKind, fields: dict[str, str | None]) -> LogName | None:
-    """Return the fields of a match; None where a number is beyond the runtime's own field."""
     model = fields.pop("model", None)
     numbers: dict[str, int] = {}
     for field, digits in fields.items():

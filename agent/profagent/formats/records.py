@@ -359,7 +359,6 @@ def _begins(
     before: LogProgress,
     last_loads: Mapping[int, int],
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Return a mask of records at which a segment begins, and one of those at which a load begins."""
     segment = (net_step != 0) | (step < 0)
     load = (net_step < 0) | ((net_step == 0) & (step < 0))
     for log, record in last_loads.items():
@@ -372,7 +371,6 @@ def _begins(
 def _begin_last_load(
     begins: npt.NDArray[np.bool_], begins_load: npt.NDArray[np.bool_], log: slice, record: int
 ) -> None:
-    """Set the begin of a log's last load, by the record's number from the first one of `log`."""
     count = log.stop - log.start
     begins_load[log.start + max(record, 0) : log.stop] = False
     if 0 <= record < count:
@@ -380,7 +378,6 @@ def _begin_last_load(
 
 
 def _steps(values: Integers, first: npt.NDArray[np.intp], before: Integers) -> Integers:
-    """Return the difference of each value to the one before it in its log."""
     steps = values.copy()
     steps[1:] -= values[:-1]
     # The first value of a log follows the last one of its earlier bytes, not of the log before it in the array.
@@ -395,7 +392,6 @@ def _numbered(
     before: Integers,
     seg_log: npt.NDArray[np.intp],
 ) -> Integers:
-    """Return by segment the number of the last begin in its log; `before` counts those of the log's earlier bytes."""
     begun = begins.cumsum()
     base = begun[first] - begins[first]
     numbers: Integers = begun[seg_first] - base[seg_log] + before - 1

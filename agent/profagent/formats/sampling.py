@@ -299,7 +299,6 @@ class SampleTally:
         return figures_of(self.sampled, gaps, acl_interval, why=SIZES if gaps is None else None)
 
     def _inferences(self) -> dict[int, int] | None:
-        """Return the distances in inferences; None where they cannot be computed."""
         pictures = self.pictures
         if not self.gaps:
             return {}

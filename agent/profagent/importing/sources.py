@@ -338,7 +338,6 @@ def _is_renamed_job(path: Path) -> bool:
 
 
 def _foreign_entries(job: Path) -> Iterator[Path]:
-    """Yield folders in a JOB that are not its own, and results of other tools beside its files."""
     with suppress(OSError):
         for folder in (job, job / "data"):
             with os.scandir(folder) as entries:
@@ -351,7 +350,6 @@ def _foreign_entries(job: Path) -> Iterator[Path]:
 
 
 def _files_below(folder: Path, but: Collection[Path] = ()) -> Iterator[Path]:
-    """Yield everything that is no directory, at any depth; a directory that cannot be listed is yielded itself."""
     folders = [folder]
     while folders:
         at = folders.pop()

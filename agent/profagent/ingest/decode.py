@@ -312,7 +312,6 @@ class JobDecoder(Decoder):
             yield LogJudged(path, 0, "")
 
     def _marked(self) -> Iterator[Change]:
-        """Yield the changes for a simulated JOB, which chooses its counter map where no other was named."""
         logs = self._logs
         if not self._is_marked and self._marked_map is not None and logs.counter_map in (None, self._marked_map):
             logs.counter_map = self._marked_map
@@ -325,7 +324,6 @@ class JobDecoder(Decoder):
         return SimulatedKnown(None, None) if known is None else SimulatedKnown(known.name, known.fingerprint)
 
     def _recall(self, name: LogName) -> Iterator[Change]:
-        """Yield the changes of files that a log's records need and that came before this decoder existed."""
         if SIMULATED_MARKER not in self._reported:
             self._note_reported(SIMULATED_MARKER)
             if self.files.read(SIMULATED_MARKER, 0) is not None:
@@ -385,7 +383,6 @@ class JobDecoder(Decoder):
             yield self._assessed(log)
 
     def _new_tables(self, name: LogName) -> Iterator[Change]:
-        """Yield the records that came before a file of their model's layers, joined again."""
         disagreements = self._joins.disagreements(name)
         if disagreements is not None:
             entries = tuple(ledger.entry(ledger.LAYER_COUNTS, text) for text in disagreements)
@@ -397,7 +394,6 @@ class JobDecoder(Decoder):
             yield from self._redecoded(f".{name.model}.")
 
     def _redecoded(self, of_model: str) -> Iterator[Change]:
-        """Yield all rows of every aicore and aicpu log whose path contains `of_model` once more."""
         for path in filter(self.keeps, self.files.names()):
             name = parse_log_name(path) if of_model in path else None
             if name is None or not name.is_data or name.kind is LogKind.ACL_API:

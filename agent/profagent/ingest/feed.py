@@ -263,7 +263,6 @@ def join_pieces(pieces: Sequence[Received]) -> Received | None:
 
 
 def _followed(first: Started, events: Sequence[LogEvent]) -> bytes | None:
-    """Return the data of a log's first event and of its successors; None if one does not continue the data."""
     parts, size = [first.data], len(first.data)
     for event in events:
         if not isinstance(event, Chunk) or (event.handle, event.generation, event.offset) != (first.handle, 1, size):

@@ -261,7 +261,6 @@ class LocalStream:
                     yield from self.events(log, holding)
 
     def _arrival(self, reading: Reading, logs: Sequence[FollowedLog]) -> Arrival | None:
-        """Read the files of an inference; return None if they are no group."""
         assert reading.name is not None, "all files of an inference"
         files: list[WholeFile] = []
         for path in reading.paths:

@@ -518,7 +518,6 @@ class DataLogs:
         return log.facts.size > 0 or self._files.read(log.path, 0) is not None
 
     def _decoded(self, log: DataLog, data: bytes) -> Iterator[Change]:
-        """Yield the rows of all bytes of a log, in place of those written before."""
         if not data:
             return
         records = log.append(data, self.joins.of(log.name), self.counter_map)
@@ -527,7 +526,6 @@ class DataLogs:
         yield from self.timed(log)
 
     def _recount(self, log: DataLog, size: int | None) -> None:
-        """Decode a log of calls again for its facts; its rows never change."""
         while size is None or log.facts.size < size:
             left = CALLS_BLOCK_BYTES if size is None else min(CALLS_BLOCK_BYTES, size - log.facts.size)
             data = self._files.read(log.path, left, start=log.facts.size)

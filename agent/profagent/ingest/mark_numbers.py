@@ -68,7 +68,6 @@ class Life:
         return True
 
     def _join(self, at: int) -> None:
-        """Join a run with the next one if no number lies between them."""
         if 0 <= at < len(self.runs) - 1 and self.runs[at].last + 1 == self.runs[at + 1].first:
             self._merge(at)
 

@@ -84,7 +84,6 @@ def decode(data: bytes) -> tuple[list[ProgramMark], int]:
 
 
 def _records(data: bytes) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the complete records, and a mask of those that are marks."""
     found = np.frombuffer(data, _FIELDS, count=len(data) // RECORD_BYTES)
     good = (
         (found["magic"] == _MAGIC)

@@ -49,7 +49,6 @@ def decode(data: bytes, names: _Numbered) -> tuple[list[MetricSample], int]:
 
 
 def _read(line: str, names: _Numbered) -> list[MetricSample]:
-    """Return the samples of a line: of a sweep; a line of a name, or of a collector that has ended, has none."""
     kind, _, rest = line.partition(" ")
     if kind in ("n", "e") and _SWEEP.search(rest):
         raise ValueError(line)

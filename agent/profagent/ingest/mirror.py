@@ -312,7 +312,6 @@ class JobMirror:
         return Translated(what, self.directory)
 
     def _cut(self, path: str, offset: int) -> int:
-        """Cut the file to `offset` bytes; return its size before, 0 where there is none."""
         handle = opened(self._file(path), os.O_WRONLY)
         if handle is None:
             return 0
@@ -325,7 +324,6 @@ class JobMirror:
             os.close(handle)
 
     def _set_aside_from(self, path: str, generation: int) -> list[Path]:
-        """Return the superseded files of a log from this generation on, in their order."""
         latest = Path(self._below(self._superseded, path))
         if not stands(latest.parent):
             return []
@@ -343,7 +341,6 @@ class JobMirror:
             target.replace(superseded)
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
-        """Return the path of a log's file; an incomplete snapshot is in `incoming`."""
         return self._below(self._incoming if snapshot else self._mirrored, path)
 
     def _below(self, base: str, path: str) -> str:

@@ -69,7 +69,6 @@ class AheadReader:
         self._asking.start()
 
     def _ask(self) -> None:
-        """Ask the kernel for the next files."""
         first = place = self._asked
         most = self._files_ahead if self._is_cold else min(FIRST_FILES_AHEAD, self._files_ahead)
         end, left, cold = min(place + most, len(self._paths)), self._bytes_ahead, 0

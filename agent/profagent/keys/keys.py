@@ -300,7 +300,6 @@ class Keys:
 
 
 def _record(certificate: Certificate) -> str:
-    """Return the path, in the folder, of the copy of a certificate that the CA issued."""
     return f"certificates/{certificate.fingerprint}.pem"
 
 

@@ -52,7 +52,6 @@ def _space(lake: Lake) -> Iterator[Finding]:
 
 
 def _commits(lake: Lake) -> Iterator[Finding]:
-    """Check that of concurrent commits of one version exactly one succeeds, and is visible to others at once."""
     scratch = f"doctor-{uuid.uuid4()}"
     uri, rows = lake.uri(scratch), pa.table({"writer": pa.array([0], pa.int64())})
     try:

@@ -134,7 +134,6 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
 
 
 async def _facts(connection: Running, session: SessionRow) -> dict[str, Any]:
-    """Return the facts by which the rules of comparability judge a session: of the run, and pictures by model."""
     scopes = [Scope(session, job) for job in await jobs_of(connection, session.session)]
     pictures: dict[str, list[list[int]]] = {}
     for model, *each in await fetched(connection, _PICTURES, (session.session,)):

@@ -237,7 +237,6 @@ def _write_groups(table: Any, groups: Sequence[str]) -> None:
 
 
 def _write_labels(table: Any, labels: Mapping[str, str]) -> None:
-    """Write only labels that differ, so that comments at the others stay."""
     if not labels:
         table.pop("labels", None)
         return

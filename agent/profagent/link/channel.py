@@ -251,7 +251,6 @@ async def connected(board: str, access: Access = BY_ADDRESS) -> AsyncIterator[Ch
 
 
 async def _opened(board: KnownBoard, access: Access) -> tuple[grpc.aio.Channel, Certificate | None]:
-    """Return a channel, and the certificate of the board if TLS is used."""
     target = board.address
     credentials = await asyncio.to_thread(access.credentials, board)
     if credentials is None:
@@ -290,7 +289,6 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
 
 
 def _plain(details: str) -> str:
-    """Return the reason for a failed connection, taken from gRPC's details."""
     if found := _WHY.search(details):
         return found[0].lower()
     if _NO_ANSWER.search(details):

@@ -114,7 +114,6 @@ def _common_name(name: x509.Name) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text of a foreign certificate, bounded and safe for a terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text[:LONGEST_IDENTITY])
 
 

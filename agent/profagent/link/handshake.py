@@ -198,7 +198,6 @@ def _read(address: str, der: bytes) -> Certificate:
 
 @asynccontextmanager
 async def _connection(board: KnownBoard, context: ssl.SSLContext) -> AsyncIterator[tuple[asyncio.StreamReader, bytes]]:
-    """Open a TLS connection; yield its reader and the board's certificate (DER). It is aborted at the end."""
     if board.address.startswith("unix:"):
         path = board.address.removeprefix("unix:")
         opening = asyncio.open_unix_connection(path, ssl=context, server_hostname=board.tls_name)

@@ -180,7 +180,6 @@ def _grown(log: FollowedLog, chunk: Chunk) -> FollowedLog:
 
 
 def _end(log: FollowedLog, event: Started | Chunk) -> int:
-    """Return the offset behind an event's data."""
     size = len(event.data)
     if size > LARGEST_CHUNK_BYTES:
         refuse(f"{_shown(log)} came in a chunk of {size} bytes")

@@ -110,7 +110,6 @@ class LinkSession:
         self._begin(0.0)
 
     def _begin(self, now: float) -> None:
-        """Reset what belongs to one stream."""
         self.heartbeat_s = HEARTBEAT_S
         # When the stream began, and when the board and this side spoke last.
         self._begun_s = self._heard_s = self._spoke_s = now
@@ -477,7 +476,6 @@ class LinkSession:
                 self._job(other)
 
     def _select(self, job: JobStatus) -> bool:
-        """Follow a JOB that is wanted; of several directories with its name, the first that exists."""
         if job.state == REMOVED or job.name in self._followed or not self._is_chosen(job):
             return False
         self._selected.add(job.handle)
@@ -489,7 +487,6 @@ class LinkSession:
         return True
 
     def _is_chosen(self, job: JobStatus) -> bool:
-        """Return True if a JOB is followed; a choice holds over reconnections."""
         if job.name in self._refused:
             return False
         if not self._chosen.get(job.name):

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def _words(enum: Any, between: str = "-") -> dict[int, str]:
-    """Return the word for each value of a wire enum, `open` for JOB_STATE_OPEN; the unspecified value has none."""
     prefix = enum.Name(0).removesuffix("UNSPECIFIED")
     return {value: name.removeprefix(prefix).lower().replace("_", between) for name, value in enum.items() if value}
 
@@ -172,7 +171,6 @@ _hints = lru_cache(get_type_hints)
 
 
 def _facts(kind: Any, said: Any, omitting: tuple[str, ...] = ()) -> Any:
-    """Return a message as a value of `kind`, whose fields have the same names."""
     return kind(**{name: _value(hint, said, name) for name, hint in _hints(kind).items() if name not in omitting})
 
 

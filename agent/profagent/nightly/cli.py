@@ -103,7 +103,6 @@ def _systemctl(*arguments: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """Return the text as one quoted word of a unit's command line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 
@@ -226,7 +225,6 @@ async def _capture_and_push(night_run: NightRun, lake: str, stop: asyncio.Event)
 
 
 def _tonight(settings: Nightly, groups: Sequence[str]) -> Nightly:
-    """Return the settings with the boards of these groups alone; with all boards if no group is named."""
     if not groups:
         return settings
     chosen = boards_of(groups)

@@ -104,7 +104,6 @@ async def run_command(
 
 
 async def _end(process: asyncio.subprocess.Process, limit_s: float, stop: asyncio.Event) -> bool:
-    """Wait until the process ends, or make it end; return True if it had to be made to."""
     ending, stopping = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({ending, stopping}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
@@ -288,7 +287,6 @@ class NightRun:
                 outcome.problems.append(f"export {kind} failed: {ended.why}")
 
     async def _reported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
-        """Write the report of the session, against the first session that it was compared with."""
         if stop.is_set() or "report" not in self.settings.reports:
             return
         call = ["report", str(session), "--workspace", str(self.workspace.root), "--json"]

@@ -136,7 +136,6 @@ class PastFilter:
 
 
 def _model_of(name: LogName) -> _ModelKey:
-    """Return the key of a log's model, with the name as events have it."""
     return display_text(name.model or ""), name.model_id, name.device, name.stream
 
 

@@ -466,7 +466,6 @@ class Capture:
         self.coverage.stand(standing, now_us, self.heard_us if is_late else None, detail)
 
     def _note_unanswered(self) -> None:
-        """Note in the coverage that a covered board did not confirm at the end that everything was sent."""
         if not self.asks_at_end or self.session.has_synced or self.coverage.board.standing is not Standing.COVERED:
             return
         now_us = _wall_us()

@@ -42,7 +42,6 @@ def _consumer(text: str) -> str:
 
 
 def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback that gives the command the parsed value of its option."""
     return lambda _context, _option, text: None if text is None else read(text)
 
 
@@ -139,7 +138,6 @@ def command(
 
 
 def _pushed(lake: str, workspace: Workspace, sessions: Sequence[str]) -> int:
-    """Push sessions as `profagent push` does; report a failure. Return 0, or the exit code of the failure."""
     context = click.get_current_context()
     push = group.get_command(context, "push")
     assert push is not None

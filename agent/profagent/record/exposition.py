@@ -273,7 +273,6 @@ class MeasuringObserver:
                 self._lose((job, data.path), entries)
 
     def _take_rows(self, job: str, change: SourceRows) -> None:
-        """Count rows of another source, and set its metrics; counters of one series are added up."""
         seen = self._rows.read(job, change)
         if seen is None:
             return
@@ -309,7 +308,6 @@ class MeasuringObserver:
             self._paced.add(event["model"])
 
     def _tell_pace(self) -> None:
-        """Set the pace of the models that changed since the last batch."""
         paced, self._paced = self._paced, set()
         for model in paced & set(self._windows):
             pace = self._windows[model].pace
@@ -318,7 +316,6 @@ class MeasuringObserver:
                 self._to.gap_s.labels(self._board, model).set(pace.gap_us / US_PER_S)
 
     def _lose(self, place: object, entries: Iterable[Entry], count: int | None = None) -> None:
-        """Replace the losses that were counted for the same place before."""
         found = [(each.reason, count or each.count) for each in entries if each.grade == ledger.LOSS]
         before = self._losses.pop(place, [])
         if found:

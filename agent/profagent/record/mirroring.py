@@ -272,7 +272,6 @@ class BoardMirrors:
         return changes, list(reached.values())
 
     def _found(self, events: Sequence[Received]) -> tuple[dict[str, list[Arrival]], Sequence[Received]]:
-        """Return complete inferences by JOB, their digests checked, and the other events."""
         if self._feed is None:
             return {}, events
         arrivals, others = self._feed.take(events, is_plain_allowed=self._may_be_plain)
@@ -338,7 +337,6 @@ class BoardMirrors:
         self._jobs.clear()
 
     def _of(self, name: str) -> OpenJob:
-        """Return the open JOB, opened now if it is not in use."""
         job = self._jobs.get(name)
         if job is None:
             # A board does not list a JOB that is gone, so its source follows from its name.

@@ -77,7 +77,6 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
 
 @contextmanager
 def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Exposition | None]:
-    """Serve metrics for Prometheus while the context is open, if an address was given."""
     if address is None:
         yield None
         return
@@ -89,7 +88,6 @@ def _exposed(address: str | None, tell: Callable[[str], None]) -> Iterator[Expos
 
 
 async def _check(options: RecordOptions) -> None:
-    """Raise UsageError for a board that is named twice, or whose keys cannot be used."""
     # Compared by address: two names of one board would otherwise capture it twice.
     targets = Counter(options.access.named(address).address for address in options.addresses)
     for target, count in targets.items():
@@ -101,7 +99,6 @@ async def _check(options: RecordOptions) -> None:
 
 
 async def _run(boards: Sequence[BoardRecord], for_s: float | None, stop: asyncio.Event) -> None:
-    """Run all boards to their ends; stop them all after `for_s` or at `stop`."""
     try:
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(_stop_all(boards, for_s, stop))
@@ -121,7 +118,6 @@ async def _stop_all(boards: Sequence[BoardRecord], for_s: float | None, stop: as
 
 
 def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the sums over all boards; `exit_code` is the smallest that is not 0."""
     reached = [session for session in sessions if session["session"] is not None]
     records: Counter[str] = Counter()
     ledger: dict[str, Counter[str]] = {"loss": Counter(), "note": Counter()}
@@ -292,7 +288,6 @@ class BoardRecord:
         return {**head, **summary, **({"exit_code": self._error.exit_code} if self._error else {})}
 
     async def _tell_passed_over(self) -> None:
-        """Write now and then how many inferences were copied, if some are passed over on purpose."""
         previous = None
         while self._options.keeping is not None:
             await asyncio.sleep(TELL_PASSED_OVER_S)
@@ -340,12 +335,10 @@ class BoardRecord:
         await self._recording.end()
 
     def _behind(self) -> list[JobStatus]:
-        """Return the JOBs that were not copied to their end; other sources always have more to come."""
         jobs = [] if self._capture.session.has_synced else self._view.jobs
         return [job for job in jobs if not job.caught_up and job.state != REMOVED and (job.is_job or job.has_ended)]
 
     async def _note_shortcomings(self) -> None:
-        """Write ledger entries for what the board may still have, and for ends that were not met."""
         session, coverage, behind = self._capture.session, self._capture.coverage, self._behind()
         stopped = []
         for name, left in (await self._left(behind)).items():
@@ -402,7 +395,6 @@ class BoardRecord:
         return left
 
     async def _tell_held(self) -> None:
-        """Write how much each open JOB holds already, because that is copied first."""
         while True:
             job, is_open = await self._found.get()
             copied = await self._copied(job)
@@ -415,7 +407,6 @@ class BoardRecord:
                 await self._tell_time(job, held.bytes)
 
     async def _tell_time(self, job: str, held_bytes: int) -> None:
-        """Write how long copying will take, once the rate is known, unless it is over by then."""
         begun, took_s, copied = await self._copied(job), 0.0, 0
         while copied - begun < LEAST_BYTES:  # bytes that are here are compared first, which takes time
             await asyncio.sleep(MEASURE_S)
@@ -427,7 +418,6 @@ class BoardRecord:
         self._tell(f"{job}: about {left_s:,.0f} s to copy it, at {rate / BYTES_PER_MB:,.1f} MB/s")
 
     async def _show_backlog(self) -> None:
-        """Update the progress display until everything that the JOBs held has been copied."""
         took_s = 0.0
         while self._backlog.is_shown:
             await asyncio.sleep(max(MEASURE_S, took_s / MEASURING_SHARE))
@@ -444,7 +434,6 @@ class BoardRecord:
         return await self._recording.session.copied_bytes(job) if self._recording.is_begun else 0
 
     async def _measure(self, job: str) -> JobMeasure | None:
-        """Return how much a JOB holds now; None if the board does not answer in time."""
         try:
             async with asyncio.timeout(MEASURING_S), connected(self.address, self._options.access) as channel:
                 return await channel.measure(job)

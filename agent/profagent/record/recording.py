@@ -423,7 +423,6 @@ class Recording:
         await self._enter(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str, *, was_followed: bool) -> None:
-        """Write the ledger entry of a removed JOB: what an open one would still have held is not known."""
         has_ended = await self.session.state_of(name) in ENDED_STATES
         if was_followed:
             if not has_ended and not await self.session.has_finished(name):

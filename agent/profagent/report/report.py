@@ -196,7 +196,6 @@ def _advice(advice: Advice, language: Language) -> dict[str, Any]:
 
 
 def _models(models: Sequence[ModelFigures]) -> list[dict[str, Any]]:
-    """Return each model's times, with its share of all models' time (`weight`) and lines on it (`about`)."""
     times = [each.parts.whole_us * each.inferences for each in models]
     all_time = sum(times) or 1.0
     return [
@@ -206,7 +205,6 @@ def _models(models: Sequence[ModelFigures]) -> list[dict[str, Any]]:
 
 
 def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the layers of both units, and the time in no layer, by falling time in an inference."""
     rows = [{**row, "bound by": "CPU"} if row["unit"] == UNITS[1] else row for row in layers["rows"]]
     return sorted(rows, key=lambda row: -(row["in_inference"] or 0.0))
 
@@ -214,7 +212,6 @@ def _ranked(layers: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _verdict(
     advice: Advice | None, layers: Sequence[Mapping[str, Any]], language: Language, compared: Diff | None
 ) -> str:
-    """Return what to work on and, after a comparison, what changed."""
     first, texts = _first(advice, layers, language), Texts.of_language(language)
     if compared is None:
         return first
@@ -242,7 +239,6 @@ def _number(value: float | None) -> str:
 
 
 def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines to read before the figures are trusted, each once."""
     lines: dict[str, None] = {}
     for job in jobs:
         about = f"{job['job']}: " if len(jobs) > 1 else ""
@@ -253,7 +249,6 @@ def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _spreads(figures: SessionFigures) -> dict[str, Any]:
-    """Return histograms and series of inferences, and quantiles of the longest layers; without warm-up."""
     unit, inferences = figures.unit("layer"), [*figures.inference_times()]
     layers = {
         key: np.quantile(joined_us(parts), QUANTILES, overwrite_input=True)
@@ -274,7 +269,6 @@ def _spreads(figures: SessionFigures) -> dict[str, Any]:
 
 
 def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, Any]:
-    """Return histogram and series of the latencies, or of the sums of layers if no latency is known, in `unit`."""
     latencies, _, layers = inferences.T
     times = latencies[~np.isnan(latencies)]
     has_latency = len(times) > 0

@@ -23,7 +23,7 @@ _COUNTED = ("inference", "segment")
 _LANES = ("inferences", "NPU segments", "NPU layers", "CPU segments", "CPU layers", "calls", "ranges", "operators")
 
 
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TextTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Texts of one language: of the page and of lines by their English form, of the ledger's reasons by name.
 
     In the English form of a line `{n_…}` stands for a number, `{line…}` for a text that is translated itself, any other
@@ -38,7 +38,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Texts:
     """Texts in one language; a text without a translation stays English, as names and log texts do."""
 
-    def __init__(self, language: Language, table: Table) -> None:
+    def __init__(self, language: Language, table: TextTable) -> None:
         self.html_language = HTML_LANGUAGES[language]
         # The page's texts by their English form, for its scripts as well.
         self.page = table.page
@@ -87,12 +87,12 @@ class Texts:
         return self.line(value) if name.startswith("line") else value
 
 
-def table_of(language: Language) -> Table:
+def table_of(language: Language) -> TextTable:
     """Return the table of a language; that of English is empty."""
     if language == "en":
-        return Table()
+        return TextTable()
     return msgspec.toml.decode(
-        resources.files("profagent.report").joinpath(f"{language}.toml").read_bytes(), type=Table
+        resources.files("profagent.report").joinpath(f"{language}.toml").read_bytes(), type=TextTable
     )
 
 

@@ -108,7 +108,6 @@ class Timeline:
         return near
 
     def _shown(self, lane: str) -> str:
-        """Return the lane's name, without the model's if there is only one model."""
         return lane.removesuffix(f" {next(iter(self._models))}") if len(self._models) == 1 else lane
 
     async def add(self, connection: Running, scope: Scope, job: JobRecords, *, is_named: bool) -> None:
@@ -143,7 +142,6 @@ class Timeline:
             self._spans.append((lane, start_us, max(0, end_us - start_us), name))
 
     def _layers(self, page: Page, job: JobRecords, places: Sequence[int], frequency_mhz: int | None) -> None:
-        """Add the layers of inferences of one model, and the segments around them."""
         of = job.inferences[places[page.first]]
         model, layers, segments = of.model_name, job.layers[of.model], page.segments
         self._models.add(model)
@@ -186,7 +184,6 @@ class Timeline:
 
 
 def _slices_query(view: str, drawn: DrawnEvents) -> str:
-    """Return SQL for the longest slices of a view: lane, name, start and duration."""
     return (
         f"SELECT {drawn.lane}, {drawn.name}, {drawn.start_us}, {drawn.duration_us} AS lasted FROM {view}"  # noqa: S608 - ours
         f" WHERE session = ? AND NOT ({drawn.is_instant}) AND lasted >= 0 ORDER BY lasted DESC LIMIT ?"
@@ -194,7 +191,6 @@ def _slices_query(view: str, drawn: DrawnEvents) -> str:
 
 
 def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, int, float, float]]:
-    """Yield unit, segment number, layer index, start and end in µs of each record with a known place in time."""
     us = np.nan if frequency_mhz is None else ticks_to_us(1, frequency_mhz)
     for unit, table in zip(UNIT_NAMES.values(), (page.aicore, page.aicpu), strict=True):
         if table.kind is LogKind.AICORE:
@@ -210,7 +206,6 @@ def _placed(page: Page, frequency_mhz: int | None) -> Iterator[tuple[str, int, i
 
 
 def _by_model(job: JobRecords) -> list[list[int]]:
-    """Return the places of inferences by device and model, in the order in which they ran."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, each in enumerate(job.inferences):
         found[each.device_id, each.model].append(place)
@@ -218,14 +213,12 @@ def _by_model(job: JobRecords) -> list[list[int]]:
 
 
 def _evenly_spread(places: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` of the places, evenly spread and with the first."""
     behind = np.arange(len(places), 0, -1)
     is_taken = behind * most // len(places) > (behind - 1) * most // len(places)
     return [place for place, taken in zip(places, is_taken.tolist(), strict=True) if taken or most >= len(places)]
 
 
 def _spans_of(numbers: list[int], connection: sqlite3.Connection) -> Spans:
-    """Return the first known begin to the last known end of each inference; NaN if unknown."""
     rows = connection.execute(_TIMES, (json.dumps(numbers),)).fetchall()
     begin, end = np.array(rows, np.float64).reshape(-1, 2).T.copy()
     segments = Segments.of(connection, numbers).of_unit(LogKind.AICPU)
@@ -236,7 +229,6 @@ def _spans_of(numbers: list[int], connection: sqlite3.Connection) -> Spans:
 
 
 def _pages_of(job: JobRecords, places: Sequence[int], connection: sqlite3.Connection) -> list[Page]:
-    """Return the records of some inferences, by device and model."""
     segments = Segments.of(connection, [job.numbers[place] for place in places])
     groups = [(each.device_id, each.model) for each in map(job.inferences.__getitem__, places)]
     return [query.read(connection) for query in pages(connection, segments, _COLUMNS, groups)]

@@ -89,7 +89,6 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
 
 
 def _claims(session: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a session is not complete, and which part of its time it did not cover."""
     yield from session["incomplete"]
     coverage = session["coverage"]
     if coverage is not None and named_gaps(coverage):
@@ -97,7 +96,6 @@ def _claims(session: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rows(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[Cell, ...]]:
-    """Return the rows of sessions; boards that share a name are shown with the begin of their identity."""
     names = BoardNames.known()
     boards = {session["board"]: names.of(session["board"], session["hostname"]) for session in sessions}
     counts = Counter(boards.values())
@@ -131,7 +129,6 @@ def _cells(session: Mapping[str, Any], board: str) -> tuple[Cell, ...]:
 
 
 def _source(session: Mapping[str, Any]) -> str:
-    """Return the source of a session; of an import with its path, which tells sessions of one board apart."""
     if session["source"] != "import":
         return str(session["source"])
     return " ".join((session["source"], "/".join(Path(session["address"]).parts[-2:])))
@@ -174,13 +171,11 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
 
 
 def _explained(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry with the text and remedy of its reason; None if only a newer board knows the reason."""
     known = REASONS.get(entry["reason"])
     return {**entry, "text": known and known.text, "remedy": known and known.remedy}
 
 
 def _by_reason(entries: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
-    """Yield the entries by grade and reason, losses first."""
     kinds = sorted({(each["grade"], each["reason"]) for each in entries})
     for grade, reason in kinds:
         of_kind = [each for each in entries if (each["grade"], each["reason"]) == (grade, reason)]
@@ -259,7 +254,6 @@ async def gc(  # noqa: PLR0913 - one parameter an option
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
-    """Return the document of a deletion, or with `after` None of a dry run."""
     return {
         "sessions": sorted(each.session for group in chosen.groups for each in group),
         "staying": {str(session): why for session, why in sorted(chosen.staying.items())},

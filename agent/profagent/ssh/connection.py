@@ -120,7 +120,6 @@ async def _line(terminal: int) -> str | None:
 
 
 async def _from_program(program: str, prompt: str) -> str | None:
-    """Return the line that the program prints; None if it was cancelled."""
     try:
         ended = await asyncio.to_thread(subprocess.run, [program, prompt], stdout=subprocess.PIPE, check=False)
     except OSError as error:
@@ -353,7 +352,6 @@ def _passphrases(asker: Asker) -> Any:
 
 
 def _shown(text: str) -> str:
-    """Return a server's text without control characters, which could steer the terminal."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in text)
 
 

@@ -61,7 +61,6 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
 
 
 def _explained(options: asyncssh.SSHClientConnectionOptions, where: str, error: Exception) -> tuple[str, str]:
-    """Return why a board cannot be reached, and what to do."""
     if options.proxy_command:
         return f"the ProxyCommand for {where} leads to no login: {str(error) or _LATE}", "run it by hand to see more"
     if isinstance(error, asyncssh.Error):

@@ -131,7 +131,6 @@ async def command(
 
 
 def _has_what_is_asked(answer: Stats) -> bool:
-    """Return True if there are rows; by layer or type, only if one of them is of the NPU."""
     is_of_layers = answer.by in ("layer", "type")
     return any(not is_of_layers or UNITS[0] in row.key for row in answer.rows)
 
@@ -145,7 +144,6 @@ def _column(name: str, unit: str) -> Column:
 
 
 def _sorted(answer: Stats, column: str | None) -> list[Row]:
-    """Return the rows sorted by a column: the largest number first, words alphabetically, unknown values last."""
     if column is None:
         return answer.rows
     names = list(columns_of(answer.by))
@@ -298,6 +296,5 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
 
 
 def _tones(board: BoardTrend) -> list[Tone | None]:
-    """Return the tone of each session: of a loss, or of a level that changes with it."""
     levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
     return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

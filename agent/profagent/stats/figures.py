@@ -266,7 +266,6 @@ def _times_of(unit: str, records: RecordTable, us: float, rows: NDArray[np.int64
 
 
 def _dense(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct codes, ascending, and the index of each code among them; codes must not be negative."""
     if codes.max(initial=0) >= LARGEST_COUNTED:
         different, places = np.unique(codes, return_inverse=True)
         return different, places

@@ -148,7 +148,6 @@ def own_durations(
 
 
 def _inferences(rows: Sequence[Row]) -> tuple[list[InferenceOf], list[int], Spans]:
-    """Return the inferences, their numbers in the database, and their spans on the NPU."""
     found: list[InferenceOf] = []
     load, before, count_before = 0, None, -1
     for _, model, name, device, batch, pictures, stored, *_ in rows:
@@ -161,14 +160,12 @@ def _inferences(rows: Sequence[Row]) -> tuple[list[InferenceOf], list[int], Span
 
 
 def _where_used(npu: Spans, segments: Segments) -> Spans:
-    """Return the spans of inferences on the NPU: UNUSED without a segment there and without a known time."""
     is_used = ~np.isnan(npu.begin_us)
     is_used[segments.of_unit(LogKind.AICORE).inference] = True
     return Spans(*(np.where(is_used, each, none) for each, none in zip(npu, UNUSED, strict=True)))
 
 
 async def _records(readers: Sequence[Running], kind: LogKind, segments: Segments) -> RecordTable:
-    """Return all records of a unit in the order of their files."""
     names = ("layer_index", *TIMES[kind])
     queries = await readers[0].run(lambda connection: [*chunks(connection, segments, kind, names)])
     shares = [[*share] for share in np.array_split(np.arange(len(queries)), len(readers))]
@@ -216,6 +213,5 @@ def _calls_of(connection: sqlite3.Connection, *, job: int, session: int | None =
 
 
 def _sampled_files(logs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return SAMPLED_FILES of the files, spread evenly; all of them if there are no more."""
     places = np.arange(len(logs)) * SAMPLED_FILES // len(logs)
     return logs[np.diff(places, prepend=-1) > 0]

@@ -322,7 +322,6 @@ class SessionFigures:
         self._models[of].setdefault(key, _ReducedModel(key)).add(times, devices)
 
     def _add_segments(self, models: Sequence[ModelTimes]) -> None:
-        """Add the sum of a segment's layers in each inference that has a record of them."""
         for model in models:
             places: dict[Key, list[int]] = defaultdict(list)
             for place, column in enumerate(model.columns):
@@ -437,7 +436,6 @@ def joined_us(parts: Sequence[tuple[NDArray[Any], float]]) -> NDArray[np.float64
 
 
 def _by_device(job: JobRecords, times: ModelTimes) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each device with the places of a model's inferences on it."""
     devices = np.array([job.inferences[place].device_id for place in times.places.tolist()], np.int64)
     for device in np.unique(devices).tolist():
         yield device, (devices == device).nonzero()[0]

@@ -245,7 +245,6 @@ async def stats_of_cleared(
 
 
 async def _stored_rows(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:
-    """Return the rows whose figures are stored as they are."""
     stored = await figures_of_session(connection, session, by)
     return [
         Row(
@@ -261,7 +260,6 @@ async def _stored_rows(connection: aiosqlite.Connection, session: int, by: Stats
 
 
 async def _stored_models(connection: aiosqlite.Connection, session: int, by: By) -> list[ModelFigures]:
-    """Return the stored figures of each model, or of each model on each device; the inverse of `Stats.abouts`."""
     found = []
     for _, _, *figures, _, _, _, about in await figures_of_session(connection, session, by):
         known = json.loads(about)

@@ -146,7 +146,6 @@ Judged = tuple[TrendPoint, _Judged]
 
 
 def _marked(nights: Sequence[Judged], model: str, allowed: Collection[str]) -> list[TrendPoint]:
-    """Return the sessions, those marked as apart whose times may not be compared with those of the newest one."""
     last, newest = nights[-1]
     subject = {"layer": Subject.LAYERS, "layers": Subject.ALL}.get(last.time, Subject.LATENCY)
     marked = []
@@ -237,14 +236,12 @@ async def _night(
 
 
 def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
-    """Return the name, figures and unit of a model's latency; of the sum of its layers if no latency is known."""
     if model.latency_from is None:
         return "layers", model.layers, model.layers_unit
     return f"latency from {model.latency_from}", model.latency, "us"
 
 
 async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, str]:
-    """Return the facts that may explain a change, as text: versions, clock, interval, labels."""
     clocks = {job.clock_mhz for job in await jobs_of(connection, session["session"])}
     frequencies = {str(clock) for clock in clocks if clock}
     known = {name: str(session[name]) for name in _FACTS if session[name]}

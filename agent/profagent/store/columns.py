@@ -339,7 +339,6 @@ def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
 
 
 def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the first key, the last key and the approximate number of records of a part, cut into chunks."""
     first, last = keys_of(part)
     count = size // RECORD_BYTES[kind]
     if count <= RECORDS_PER_CHUNK:
@@ -562,7 +561,6 @@ _OTHERS = "SELECT log FROM segment WHERE log IN ({}) GROUP BY log HAVING min(inf
 
 
 def _has_others(connection: sqlite3.Connection, logs: Ints) -> NDArray[np.bool_]:
-    """Return by log whether it has several inferences, among these or not."""
     shared = [log for (log,) in fetched_of(connection, _OTHERS, (), logs.tolist())]
     return np.isin(logs, shared)
 
@@ -603,14 +601,12 @@ def _numbers(text: str | None) -> Ints:
 
 
 def _merged(ranges: Ints) -> Ints:
-    """Return ranges in the order of their first keys, with overlapping ranges joined."""
     last = np.maximum.accumulate(ranges[:, 1])
     begins = np.append(True, ranges[1:, 0] > last[:-1]).nonzero()[0]
     return np.stack([ranges[begins, 0], np.maximum.reduceat(ranges[:, 1], begins)], axis=1)
 
 
 def _table_of(rows: Sequence[Row], width: int) -> Floats:
-    """Return rows as an array; NULL is NaN."""
     try:
         # `fromiter` takes two thirds of the time of `array`, but cannot convert NULL.
         return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(len(rows), width)

@@ -110,7 +110,6 @@ async def implausible_counters(
 
 
 def _checks(mhz: int | None, peak_bytes_per_s: float) -> dict[str, tuple[str, str]]:
-    """Return by check the SQL for a record's value, and for the largest plausible value."""
     checks = {
         name: (f"r.{counter}", str(LARGEST_RATIO) if whole is None else f"(r.{whole} + {PART_SLACK})")
         for name, (counter, whole) in SHARES.items()
@@ -156,7 +155,6 @@ async def _tallies(
 
 
 async def _slow_inferences(connection: aiosqlite.Connection, job: int) -> dict[int, Tally]:
-    """Return by session how many inferences have layers that took longer than the inference."""
     tallies: dict[int, Tally] = {}
     for session, pictures, path, share, window_us in await fetched(connection, _INFERENCES, (job,)):
         is_odd = share > LAYERS_SHARE + SLACK_US / window_us

@@ -71,7 +71,6 @@ async def coverage_of(connection: aiosqlite.Connection, session: int) -> dict[st
 
 
 def _without_us(good: Iterable[tuple[int, int]], bad: Iterable[tuple[int, int]]) -> int:
-    """Return the length of the time that is in a good stretch and in no bad one, in µs."""
     edges = [
         edge
         for is_bad, found in enumerate((good, bad))

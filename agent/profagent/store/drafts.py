@@ -74,7 +74,6 @@ def take_over(connection: sqlite3.Connection) -> int:
 
 
 def _name_apart(connection: sqlite3.Connection) -> None:
-    """Number the collection's name if the board has another one of that name in the store."""
     ((job, name),) = connection.execute(f"SELECT job, name FROM {DRAFT}.job").fetchall()  # noqa: S608 - names of databases
     names = connection.execute(
         f"SELECT j.name FROM {STORE}.job j JOIN {STORE}.board USING (board)"  # noqa: S608 - as above

@@ -126,7 +126,6 @@ class Composer:
         }
 
     def _times(self, columns: InferenceColumns, places: Sequence[int]) -> list[InferenceTimes]:
-        """Return the times of inferences, with their calls as far as these have come."""
         found: list[InferenceTimes] = []
         waiting: dict[tuple[str, Model], list[int]] = {}
         begin_us, end_us = (column[places].tolist() for column in columns.whole)
@@ -178,7 +177,6 @@ class Composer:
         return event
 
     def _records(self, columns: InferenceColumns, place: int) -> Iterator[Event]:
-        """Yield an event for each record of an inference that has had none yet."""
         row = columns.rows[place]
         runs = columns.tables[row.model].runs if row.model in columns.tables else ()
         for unit, emitted in zip(columns.units, self._emitted_records(row), strict=True):
@@ -186,7 +184,6 @@ class Composer:
             yield from self._unit_records(row, records.cut(emitted, len(records.duration)), runs)
 
     def _emitted_records(self, row: InferenceFacts) -> tuple[int, int]:  # noqa: ARG002 - a live composer needs the row
-        """Return the number of records of each unit that had their events before."""
         return 0, 0
 
     def _unit_records(self, row: InferenceFacts, records: RecordColumns, runs: Sequence[Run]) -> Iterator[Event]:
@@ -257,7 +254,6 @@ class Composer:
             )
 
     def _settled(self, job: str, *, is_over: bool) -> Iterator[Event]:
-        """Yield the latency of inferences whose calls have come since, or will never come."""
         for (of, (model, model_id)), calls in self._calls.items() if self._with_layers else ():
             for times in calls.settle(is_over=is_over) if of == job else ():
                 latency_us, origin = times.latency
@@ -272,7 +268,6 @@ class Composer:
                 )
 
     def _entry(self, job: str, path: str | None, entry: Entry) -> Iterator[Event]:
-        """Yield the event of an entry of the ledger; records that the runtime left out are only counted."""
         self._count(entry, entry.count)
         if entry.reason != SEQUENCE_GAP:
             yield self._entry_event(job, path, entry)
@@ -291,7 +286,6 @@ class Composer:
         )
 
     def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:  # noqa: ARG002 - as above
-        """Count an inference's entries of the ledger, and return those that its event has."""
         for entry in entries:
             self._count(entry, entry.count)
         return entries
@@ -302,7 +296,6 @@ class Composer:
             self.left_out += count
 
     def _doubts(self, *, has_counters: bool) -> dict[str, list[str]]:
-        """Return the field with the uncertain counters, empty if none is shown."""
         return {"likely": list(self.likely)} if self.likely and has_counters else {}
 
     def _event(self, kind: str, job: str, **fields: Any) -> Event:
@@ -320,7 +313,6 @@ _UNKNOWN_TIMES: Mapping[str, Any] = {
 
 
 def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return counts of entries by reason; records that the runtime left out are only counted."""
     counts: dict[tuple[str, str], int] = {}
     for entry in entries:
         if entry.reason != SEQUENCE_GAP:
@@ -330,7 +322,6 @@ def _by_reason(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 
 def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | None) -> dict[str, Any]:
-    """Return the fields of an inference with final figures: its latency, its layers, and the slowest of these."""
     latency_us, origin = times.latency
     parts = Parts(figures.layers_us, latency_us)
     runs = () if table is None else table.runs
@@ -359,7 +350,6 @@ def _known_times(figures: Figures, times: InferenceTimes, table: LayerTable | No
 
 
 def _model_fields(row: InferenceFacts) -> dict[str, Any]:
-    """Return the fields that come from the names of an inference's files."""
     return {
         "model": row.model_name,
         "model_id": row.model_id,

@@ -120,7 +120,6 @@ class _FigureComputation:
         return map(Figures, *totals, self._slow(np.where(has_record, times, -np.inf), cells[0]))
 
     def _slow(self, times: Floats, aicore_cell: NDArray[np.int64]) -> list[tuple[SlowLayer, ...]]:
-        """Return the slowest layers of each inference; the earlier of two equal ones comes first."""
         by_place = times.reshape(-1, self.width)
         if not self._slowest:
             return [()] * len(by_place)

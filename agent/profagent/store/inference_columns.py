@@ -196,7 +196,6 @@ class ColumnReader:
         return InferenceColumns(rows, aicore, aicpu, _whole(rows, segments), entries, tables)
 
     def _records(self, kind: LogKind, segments: Segments, *, has_map: bool) -> UnitColumns:
-        """Read the records of segments of one unit, with the counters that any of them has."""
         counters: tuple[str, ...] = ()
         if kind is LogKind.AICORE and has_map:
             counters = COUNTER_NAMES if self._counters is None else self._counters
@@ -261,7 +260,6 @@ class ColumnReader:
 
 
 def _of_plain(job: str, plain: PlainRows, tables: Mapping[int, LayerTable | None]) -> InferenceColumns:
-    """Return inferences that came complete, from the batch's own columns."""
     groups, units = plain.plain.groups, plain.plain.units
     rows = [
         _of_group(job, plain.frequency_mhz, *each)
@@ -336,7 +334,6 @@ def _inference(row: Row) -> InferenceFacts:
 
 
 def _whole(rows: Sequence[InferenceFacts], segments: Segments) -> Spans:
-    """Return the first begin to the last end of each inference, by its `.done` and its segments on the CPU."""
     on_npu = Spans(*(np.full(len(rows), each) for each in UNUSED))
     has_segment = np.zeros(len(rows), np.bool_)
     has_segment[segments.of_unit(LogKind.AICORE).inference] = True
@@ -348,6 +345,5 @@ def _whole(rows: Sequence[InferenceFacts], segments: Segments) -> Spans:
 
 
 def _known_spans(*units: Spans) -> Spans:
-    """Return the first begin to the last end over the units, NaN where either is unknown."""
     whole = whole_spans(units)
     return whole.where(~np.isnan(whole.begin_us + whole.end_us))

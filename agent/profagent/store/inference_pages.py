@@ -212,7 +212,6 @@ _connections: list[sqlite3.Connection] = []
 
 
 def _begin(file: Path) -> None:
-    """Set up a helper process."""
     end_with_parent()
     # Rows are many objects without cycles: the search for cycles would take a third of the time.
     gc.disable()
@@ -241,7 +240,6 @@ def _made(query: PageQuery, spans: list[InferenceSpan], make: Callable[[Inferenc
 
 
 def _planned(names: Mapping[LogKind, Sequence[str]], connection: sqlite3.Connection) -> Iterator[PageQuery]:
-    """Return the queries for pages of a Selection's inferences, by device and model."""
     groups = connection.execute("SELECT device_id, model FROM temp.chosen ORDER BY position").fetchall()
     connection.execute("CREATE UNIQUE INDEX IF NOT EXISTS temp.chosen_position ON chosen (position)")
     return pages(connection, Segments.chosen(connection), names, groups, RECORDS_PER_PAGE)

@@ -151,7 +151,6 @@ class LiveComposer(Composer):
         yield from self.inference_events(columns, [None] * len(columns.rows), new)
 
     def _note_change(self, job: str, change: Change, now_s: float) -> None:
-        """Take from a change what decides when an event is due."""
         match change:
             case SegmentRecords() | Redecoded():
                 records = change.records if isinstance(change, Redecoded) else change
@@ -195,7 +194,6 @@ class LiveComposer(Composer):
             self._open.setdefault(files, now_s)
 
     def _emit_columns(self, columns: InferenceColumns, now_s: float) -> Iterator[Event]:
-        """Yield events of inferences whose figures became known, unless their layers' names are still awaited."""
         counts = [unit.counts(len(columns.rows)) for unit in columns.units]
         new: dict[int, tuple[_Files, int]] = {}
         for place, row in enumerate(columns.rows):
@@ -241,13 +239,11 @@ class LiveComposer(Composer):
                 self.records[unit] -= count
 
     def _awaits(self, row: InferenceFacts) -> str:
-        """Return what an inference's event waits for, empty for nothing."""
         if (row.job, None) in self._awaited:
             return AWAITED_MARKER
         return AWAITED_TABLE if (row.job, (row.model_name, row.model_id)) in self._awaited else ""
 
     def _release(self, job: str, tables: dict[Model, LayerTable]) -> Iterator[Event]:
-        """Yield events of inferences for which nothing is awaited any more."""
         for key, held in list(self._held.items()):
             row = held.columns.rows[held.place]
             if row.job == job and key in self._held and not self._awaits(row):
@@ -277,7 +273,6 @@ class LiveComposer(Composer):
                     yield change.path, change.entry, False
 
     def _emit_entry(self, job: str, path: str | None, entry: Entry, *, of_bytes: bool) -> Iterator[Event]:
-        """Yield the event of a new entry, unless it comes with its inference."""
         if not self._is_new((job, path, of_bytes), entry) or entry.reason == SEQUENCE_GAP:
             return
         name = None if path is None else parse_log_name(path)
@@ -290,7 +285,6 @@ class LiveComposer(Composer):
         yield self._entry_event(job, path, entry)
 
     def _entries(self, row: InferenceFacts, entries: Sequence[Entry]) -> Iterable[Entry]:
-        """Return the entries for an inference's event: those without an event of their own. They were counted."""
         if not self._alone and not self._withheld:
             return entries
         alone = {_short(entry) for entry in self._alone.get(_files(row), ())}
@@ -302,7 +296,6 @@ class LiveComposer(Composer):
         ]
 
     def _count_plain(self, job: str, change: PlainLogs) -> None:
-        """Count the entries of inferences that came complete; their events have these."""
         for kind, of_logs in change.entries.items():
             for log, entries in of_logs.items():
                 data, _ = files_of(change.groups[change.places[kind][log]], kind)
@@ -317,7 +310,6 @@ class LiveComposer(Composer):
             self._count(known[reason], -known.pop(reason).count)
 
     def _is_new(self, key: tuple[str, str | None, bool], entry: Entry) -> bool:
-        """Return True if an entry has changed since it was last counted, and count it."""
         shown = self._shown[key] = self._shown.get(key, {})
         known = shown.get(entry.reason)
         if known == entry:

@@ -211,7 +211,6 @@ class RecordRows:
         self._touched.clear()
 
     def _segment_row(self, segment: Row) -> Row:
-        """Return a new segment as a row of _SEGMENTS."""
         number, _, inference, kind, ordinal, net, _, end_us, ticks, _ = segment
         new = self._new_inferences[inference]
         return (number, kind, net, ordinal, ticks, end_us, new.times[0], inference, new.state[0])
@@ -285,7 +284,6 @@ class RecordRows:
         return keys, sessions
 
     def _extend(self, row: LogRow, first: int, last: int) -> None:
-        """Add parts until this session has one for each record from `first` to `last`."""
         parts = row.parts
         if not parts or parts[-1].session != self._session:
             parts.append(self._new_part(row, first))
@@ -334,7 +332,6 @@ class RecordRows:
         return file_key(row.model, row.name)
 
     def _inference(self, key: FileKey, load: int, session: int) -> int:
-        """Return the number of an inference, which is added as one of `session` where it has no row."""
         inference = self._inferences.get((key, load))
         if inference is None:
             inference = self._inferences[key, load] = self._numbers.take("inference")
@@ -376,13 +373,11 @@ def insert_rows(connection: sqlite3.Connection, table: str, columns: Mapping[str
 
 
 def _done_times(done: Done) -> Row:
-    """Return the columns that a `.done` sets; the runtime prints 0 where it has no time."""
     online = ",".join(map(str, done.online_batch_num)) or None
     return (done.start_us or None, done.end_us or None, done.cache_hit, done.cache_miss, online, 1)
 
 
 def _placed(rows: Sequence[Row], frequency_mhz: int) -> Iterator[Row]:
-    """Yield start, end and number of the aicore segments; the rows must have all segments of each inference."""
     if not rows:
         return
     numbers, kinds, nets, ordinals, ticks, ends, launches, inferences, are_whole = zip(*rows, strict=True)
@@ -408,7 +403,6 @@ def _base(part: Part) -> int:
 
 
 def _in_parts(parts: Sequence[Part], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """Return the keys of a log's records by their ascending numbers, and the index of each one's part."""
     index = np.array([part.first_record for part in parts]).searchsorted(numbers, side="right") - 1
     assert not len(index) or index[0] >= 0, "a log's first part begins with its first record"
     return numbers + np.array([_base(part) for part in parts])[index], index

@@ -437,7 +437,6 @@ class LedgerRows:
         self._connection.executemany(_ENTRY, rows)
 
     def _add_more(self, entry: Entry) -> None:
-        """Count an entry in the row for all entries beyond the bound."""
         known = self._connection.execute(
             "SELECT entry FROM ledger_entry"
             " WHERE session = ? AND log IS NULL AND job IS ? AND reason = ? AND grade = ?",

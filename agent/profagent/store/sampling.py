@@ -164,7 +164,6 @@ async def samplings_of(connection: Running, job: int) -> dict[tuple[int, int], M
 
 
 async def _worked_out(connection: Running, job: int, model: int) -> dict[int, ModelSampling]:
-    """Return by session how completely a model was sampled."""
     samples = await _samples(connection, model)
     is_listed, acl_interval = await fetched_one(connection, _IS_LISTED, (job,))
     gaps = await _gaps(connection, model, samples, acl_interval)
@@ -309,7 +308,6 @@ async def _sorted(connection: aiosqlite.Connection, sql: str, number: int) -> ND
 
 
 def _notes(samples: _StoredSamples, gaps: _Gaps, figures: SampleCounts, model: str) -> Iterator[Entry]:
-    """Yield the ledger's notes about a session's samples of a model."""
     if figures.due is not None and figures.interval is not None and (figures.late or figures.never_came):
         yield from _of_gaps(samples, gaps, figures, model)
     elif figures.origin == FROM_FILE and figures.why is not None and figures.why.startswith(MISMATCH):
@@ -344,7 +342,6 @@ def _of_gaps(samples: _StoredSamples, gaps: _Gaps, figures: SampleCounts, model:
 
 
 def _odd_gaps(samples: _StoredSamples, gaps: _Gaps, interval: int, model: str) -> Iterable[tuple[str, int, int, int]]:
-    """Yield model (and load, where there are several), both picture counts and the distance of each odd gap."""
     assert samples.loads is not None, "distances are known"
     odd = gaps.inferences != interval
     for place, inferences in zip(gaps.later[odd].tolist(), gaps.inferences[odd].tolist(), strict=True):
@@ -357,7 +354,6 @@ def _missed_between(before: int, count: int) -> str:
 
 
 def _missed(before: int, missing: int, step: int) -> str:
-    """Return the text that names the samples which did not come after the one at picture `before`."""
     named = ", ".join(str(before + step * number) for number in range(1, min(missing, NAMED_PICTURES) + 1))
     rest = f" and {missing - NAMED_PICTURES} more, up to {before + step * missing}" if missing > NAMED_PICTURES else ""
     return f"due at picture {named}{rest}, never came"

@@ -211,7 +211,6 @@ def _table(
 
 
 def _rows(table: Table, tables: Mapping[str, Table], source: str) -> str:
-    """Return the SQL behind FROM for the chosen rows `r` of a table."""
     if _RECORD in table.columns:
         # CROSS JOIN keeps SQLite from reordering the loops: parts come first, and their records by key.
         records = f"{source}.{table.name} r ON r.{_RECORD} {OF_PART}"
@@ -236,7 +235,6 @@ def _is_chosen(column: str, owner: Table, tables: Mapping[str, Table], source: s
 def _value(
     table: Table, column: str, tables: Mapping[str, Table], last: Mapping[str, int], source: str, target: str
 ) -> str:
-    """Return the SQL for a column of a copied row."""
     owner = table.references.get(column)
     if column == _RECORD:
         return _moved(column, last["part"] * RECORDS_PER_PART)

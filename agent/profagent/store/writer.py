@@ -189,7 +189,6 @@ class JobRows:
         self._judge("")
 
     def _rows_of(self, plain: PlainLogs, kind: LogKind) -> list[LogRow]:
-        """Return the rows of the logs of one unit, marked as complete with their `.done`."""
         found: list[LogRow] = []
         for log, place in enumerate(plain.places[kind].tolist()):
             data, done = files_of(plain.groups[place], kind)
@@ -241,7 +240,6 @@ class JobRows:
                 self._touched[rest] = name
 
     def _may_have_begun(self, model: int, name: LogName) -> bool:
-        """Return True if the inference of a log may have a row: most that are announced come after all that have."""
         if model not in self._latest:
             self._latest[model] = self._connection.execute(_LATEST, (model,)).fetchone()[0]
         latest, count = self._latest[model], name.current_pic_count
@@ -400,7 +398,6 @@ class JobRows:
                 self._touched[split_unit(path)[1]] = name
 
     def _judge(self, ended: str) -> None:
-        """Judge the touched inferences in pages, then place their segments in time."""
         frequency_mhz, clock = self._clock(ended)
         touched = list(self._touched.items())
         for start in range(0, len(touched), JUDGED_TOGETHER):
@@ -409,7 +406,6 @@ class JobRows:
         self._records.place(frequency_mhz)
 
     def _clock(self, ended: str) -> tuple[int | None, Has]:
-        """Return the NPU's clock, and the part that it plays in the figures."""
         ((frequency_mhz, has_come),) = self._connection.execute(_CLOCK, (self._job, DEVICE_INFO)).fetchall()
         return frequency_mhz, clock_part(frequency_mhz, has_come=bool(has_come), ended=ended)
 
@@ -479,7 +475,6 @@ class JobRows:
 
 @lru_cache(REMEMBERED_STATES)
 def _state(aicore: Has, aicpu: Has, clock: Has) -> State:
-    """Return the columns of an inference's row: whether it has all records, the state of its time, and the reason."""
     parts = {FigurePart.AICORE: aicore, FigurePart.AICPU: aicpu}
     time = state_of(Figure.TIME, {**parts, FigurePart.CLOCK: clock})
     return int(state_of(Figure.RECORDS, parts).state is FigureState.FINAL), time.state.value, time.why

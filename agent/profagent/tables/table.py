@@ -158,7 +158,6 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> It
 
 
 def _are_numeric(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> list[bool]:
-    """Return for each column True if all its texts stand for numbers."""
     return [
         all(not isinstance(value, str) or value in (DASH, UNKNOWN) for value in values)
         for values in (zip(*rows, strict=True) if rows else ((),) * len(columns))
@@ -198,7 +197,6 @@ def fitted_lines(
 
 
 def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_number: Sequence[bool]) -> list[int]:
-    """Return the least width of each column: numbers and titles are never cut."""
     cells = zip(*texts, strict=True) if texts else ((),) * len(columns)
     widest = [max(map(text_width, each), default=0) for each in cells]
     names = (wide if number else min(wide, LEAST_NAME) for wide, number in zip(widest, is_number, strict=True))
@@ -208,7 +206,6 @@ def _least_widths(columns: Sequence[Column], texts: Sequence[Sequence[str]], is_
 def _rendered(
     columns: Sequence[tuple[str, bool, Sequence[str]]], tones: Sequence[Tone | None], width: int
 ) -> Iterator[str]:
-    """Yield the lines of columns, each given as title, True for numbers, and cells; rich distributes the width."""
     from rich.box import SIMPLE_HEAD  # noqa: PLC0415 - pipes need none of it
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.style import Style  # noqa: PLC0415 - as above
@@ -256,7 +253,6 @@ def shortened(text: str, width: int) -> str:
 
 
 def _beginning(text: str, width: int) -> str:
-    """Return the longest beginning of a text with at most this width."""
     widths = accumulate(map(_width, text))
     return "".join(character for character, upto in zip(text, widths, strict=True) if upto <= width)
 

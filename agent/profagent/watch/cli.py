@@ -191,7 +191,6 @@ def _check(
     has_map: bool,
     is_screen: bool,
 ) -> None:
-    """Raise UsageError if the options contradict each other."""
     if bool(boards) is (session is not None):
         hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
         raise UsageError("watch takes either boards or a session", hint=hint)

@@ -332,7 +332,6 @@ def _made(times: NDArray[np.float64], used: NDArray[np.bool_], latencies: NDArra
 
 
 def _trends(times: NDArray[np.float64]) -> list[tuple[float, ...]]:
-    """Return for each place the means of equal stretches of the inferences, oldest first, without empty stretches."""
     if not len(times):
         return [()] * times.shape[1]
     known = ~np.isnan(times)

@@ -64,14 +64,12 @@ def _inference(event: Event) -> str:
 
 
 def _recorded(event: Event) -> str:
-    """Return a text like `83 of 88 layers`; the number of records if the layers are not known."""
     if event["of_layers"] is None or event["recorded"] is None:
         return counted(event["records"], "record")
     return f"{event['recorded']:,} of {event['of_layers']:,} layers"
 
 
 def _board(event: Event) -> str:
-    """Return the line of a board event: headline figures of all sources, subscriptions, and mean times of spans."""
     parts = [headline.text(event[name], UNKNOWN) for name, headline in headlines().items()]
     for ops in event["ops"]:
         rate = UNKNOWN if ops["per_s"] is None else f"{ops['per_s']:,.0f}"
@@ -109,14 +107,12 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
 
 
 def _short(layer_name: str | None) -> str:
-    """Return a layer's name, shortened for a line with several; of fused layers the first, and the count of others."""
     first, *others = (layer_name or UNKNOWN).split("+")
     name = first if len(first) <= LONGEST_NAME_IN_LINE else first[: LONGEST_NAME_IN_LINE - 1] + "…"
     return f"{name}+{len(others)}" if others else name
 
 
 def _clock(time_us: int | None) -> str:
-    """Return the board's time of day in UTC, to the ms."""
     text = time_text(time_us, "%H:%M:%S.%f")
     return "--:--:--.---" if text == UNKNOWN else text[:-3]
 

@@ -128,7 +128,6 @@ class LiveBoard:
 
 
 def _rate(job: str, rate: _Rate) -> dict[str, Any]:
-    """Return a subscription's source, its number of operators, and their rate per second of the board's clock."""
     seconds = (rate.until_us - rate.since_us) / US_PER_S
     source = job.partition("-")[2].rpartition("-")[0]
     return {"source": source, "count": rate.number, "per_s": rate.number / seconds if seconds > 0 else None}

@@ -172,7 +172,6 @@ class Player:
             self.events.samples.pass_over(job, (name, model_id), [count for *_, count in of_model])
 
     def _know(self, found: SessionRow, jobs: Sequence[StoredJob]) -> None:
-        """Give the composer the sampling intervals of the JOBs and the session's uncertain counters."""
         for job in jobs:
             self.events.samples.set_interval(job.name, job.interval)
             self.events.samples.list(job.name)

@@ -211,7 +211,6 @@ class ReplayedSession:
             yield StreamItem(int(together.end_us[-1]), JobChanges(job, "", (change,)))
 
     async def _rows(self, table: DatedTable) -> AsyncIterator[StreamItem]:
-        """Yield the rows of a source's table by time; each batch begins with the names of its log."""
         columns = ", ".join(name for name in await self._columns(table.name) if name not in _OF_EACH_TABLE)
         sql = (
             f"SELECT log.job, {table.time_us} AS at, log.path, log, t.* FROM (SELECT log, {columns} FROM {table.name}"  # noqa: S608 - ours
@@ -241,7 +240,6 @@ def _calls_by_end(session: int, connection: sqlite3.Connection) -> CallTable:
 
 
 async def _in_order(items: Iterable[StreamItem]) -> AsyncIterator[StreamItem]:
-    """Yield items sorted by time; those without a time come last."""
     for item in sorted(items, key=lambda each: (each.time_us is None, each.time_us or 0)):
         yield item
 
@@ -249,7 +247,6 @@ async def _in_order(items: Iterable[StreamItem]) -> AsyncIterator[StreamItem]:
 async def _grouped(
     connection: aiosqlite.Connection, sql: str, session: int, key: Callable[[Row], Row]
 ) -> AsyncIterator[tuple[Row, list[Row]]]:
-    """Yield runs of neighbouring rows with an equal key, each with the key."""
     waiting: list[Row] = []
     async for page in pages(connection, sql, (session,)):
         for row in page:

@@ -314,7 +314,6 @@ class WatchView:
 
 
 def _units_of(batch: JobChanges) -> Iterator[tuple[Sequence[LogName], Unit]]:
-    """Yield each unit's records of a batch with the names of the inferences that they belong to."""
     for change in batch.changes:
         if isinstance(change, SegmentRecords):
             yield [change.name], change.unit
@@ -463,7 +462,6 @@ async def store_in(workspace: Workspace | None) -> AsyncIterator[Store | None]:
 async def _recording(
     options: WatchOptions, past_filter: PastFilter, store: Store | None, compared: Callable[[int], None] | None
 ) -> AsyncIterator[Recording]:
-    """Open the destination of the stream: memory, or a session of the workspace that ends with the context."""
     chosen = RecordingOptions(
         lambda: time.time_ns() // 1000,
         source="watch",

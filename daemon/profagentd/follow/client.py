@@ -166,7 +166,6 @@ class ClientStream:
         await self._clock.sleep(LEAVE_S)
 
     async def _pause(self) -> None:
-        """Wait for an event, the next due log, or the next heartbeat."""
         now, table = self._clock.monotonic(), self._session.table
         release = self._released_at + RELEASE_S if table.released_count else math.inf
         room = now + ROOM_S if self._session.awaits_room else math.inf
@@ -181,7 +180,6 @@ class ClientStream:
     # Parts of a turn
 
     async def _turn(self) -> bool:
-        """Send a little of everything that is due; return True if more may be due."""
         done = [
             await self._send_job_statuses(),
             await self._send_losses(),
@@ -219,7 +217,6 @@ class ClientStream:
         return await self._send(messages.recorded_losses(since, self._session))
 
     async def _send_released(self, delay_s: float = 0.0) -> bool:
-        """Send the handles that are over, unless that can wait; return True if some were sent."""
         table, now = self._session.table, self._clock.monotonic()
         can_wait = (
             now < self._released_at + delay_s and table.released_count < RELEASE_LOGS and table.room >= RESERVED_LOGS
@@ -275,7 +272,6 @@ class ClientStream:
                 self._count_delivery(*delivered)
 
     async def _send(self, outgoing: Iterable[wire.ServerMessage]) -> bool:
-        """Send messages; return True if there were any. Waits for a client that does not read."""
         count = 0
         for message in outgoing:
             await self._write(message)

@@ -185,7 +185,6 @@ class _FileRead:
         return self._read_small_snapshot() if self._fingerprint.size <= self._limit else self._read_large_snapshot()
 
     def _compare(self, comparison: Comparison) -> bool:
-        """Compare more of the prefix; return True once the comparison is decided."""
         # A snapshot is compared as a unit: a longer file that begins with the same bytes is another snapshot.
         must_be_equal = comparison.generation > 0 and not self._log.grows
         differs = (
@@ -259,7 +258,6 @@ class _FileRead:
         return self._step(again=True) if log.sent < self._fingerprint.size else self._finish(is_whole=False)
 
     def _finish(self, *, is_whole: bool) -> ReadStep:
-        """Complete the log if nothing more is expected; else ask for the read that may complete it."""
         log = self._log
         if log.is_complete:
             return self._step()

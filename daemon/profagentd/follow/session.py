@@ -427,7 +427,6 @@ class FollowSession:
         return self._has_sent(following) if following.job.state is JobState.OPEN else self._has_all(following)
 
     def _has_all(self, following: Following) -> bool:
-        """Return True if everything was sent and no log waits for its completion."""
         return self._has_no_pending_names(following) and all(
             log.is_settled for log in self.table.of_job(following.handle)
         )

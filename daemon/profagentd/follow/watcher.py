@@ -96,7 +96,6 @@ class DirectoryScan:
         return ScanResult({} if may_be_anything else touches, may_be_anything, self._directory_ns != before_ns)
 
     def _open(self) -> int | None:
-        """Open the directory; return None where a JOB has no such subdirectory."""
         try:
             return open_directory(self._place)
         except (FileNotFoundError, NotADirectoryError):
@@ -382,7 +381,6 @@ class LogDiscovery:
             self._registry.add_job(place, made_us, changed_us, is_scanned=not has_events, profiling=profiling)
 
     def _watch_job(self, place: FolderPlace) -> bool:
-        """Watch the JOB by events; return False if it has to be scanned."""
         if self._inotify is None or is_remote(place.directory):
             return False
         return self._inotify.watch_job(place)

@@ -298,7 +298,6 @@ class RetentionKeeper:
             await self._clock.sleep(max(LOOK_S, used_s * (1 / REAPING_SHARE - 1)))
 
     async def _delete_delivered_of(self, job: FollowedJob) -> None:
-        """Delete what is delivered of a JOB with new deliveries, and once more when the JOB is over."""
         place = job.place
         has_changed = place in self._acks.changed_jobs or place not in self._was_over
         # Discarded before the scan: what changes during it is scanned again.
@@ -336,7 +335,6 @@ class RetentionKeeper:
         return is_over(job.state, rest_s, quiet_after_s, npu_is_open)
 
     async def _facts(self, job: FollowedJob, *, is_over: bool) -> DeletableJob:
-        """Return the deletable logs of a JOB; none where it cannot be read."""
         await self._acks.load_job(job.place)
         now_ns, with_undelivered = self._clock.wall_us() * 1000, self.policy.delete_undelivered
         look = DeletionScan(job.place, job.source, self._acks.has, now_ns, with_undelivered=with_undelivered)
@@ -346,7 +344,6 @@ class RetentionKeeper:
             return DeletableJob((), is_all=False, is_over=False)
 
     async def _delete(self, found: Sequence[tuple[FollowedJob, DeletableJob]], short_bytes: int) -> int:
-        """Delete what the policy says, then directories that are empty; return the number of logs deleted."""
         deletions = plan_deletions(self.policy, [facts for _, facts in found], short_bytes)
         count = 0
         for job, facts in found:

@@ -88,7 +88,6 @@ class SimulatedBoard:
         self._write(0.0, (at_us - self._begun_us) / 1e6)
 
     def _write(self, busy: float, up_s: float, elapsed_s: float = 1.0) -> None:
-        """Write all files that change, `up_s` after the beginning."""
         warmth = _IDLE_C + _RISE_C * busy + self._rng.gauss(0.0, 0.2)
         self._temperature += (warmth - self._temperature) * (1 - math.exp(-elapsed_s / _SLOW_S))
         rate = round((self._tasks - self._tasks_before) / elapsed_s)

@@ -147,7 +147,6 @@ def net_info(network: CompiledModel, start: str = "items") -> bytes:
 
 
 def _layer(layer: SimulatedLayer, numbers: tuple[int, int, int, int], output: int, nul: bytes) -> bytes:
-    """Return a layer's items; `numbers` are layer id, prof_layer_id, segment, and 1 for a batch layer."""
     layer_id, profile_id, segment, is_batch = numbers
     items = (
         _number(_U16, 0x112, layer_id),
@@ -376,7 +375,6 @@ class Drawing:
         return run.time_us * pictures * self._factor(_TIME_JITTER)
 
     def _factor(self, spread: float) -> float:
-        """Return a random factor near 1, within four times the spread."""
         return 1 + spread * max(-4.0, min(4.0, self._rng.gauss(0.0, 1.0)))
 
 

@@ -213,7 +213,6 @@ class LoadedModel:
         self._api_bytes += len(data)
 
     def _write(self, draw: InferenceDraw, start_us: int) -> None:
-        """Write the segments one by one, then a .done for each unit that left records (format page, section 1)."""
         lengths = {AICORE: 0, AICPU: 0}
         spans_us: dict[str, tuple[int, int]] = {}
         for segment_us, segment in draw.placed(start_us):

@@ -145,7 +145,6 @@ class _Simulation:
         return text + (f"; the disk was full: {npu.lost_bytes} bytes could not be written" if npu.lost_bytes else "")
 
     async def _infer(self, npu: Npu) -> int:
-        """Run inferences until the time is over, each when due and the NPU is free; return how many were late."""
         rate, late = self._options.rate, 0
         first = free_at = self._clock.monotonic()
         until = first + (math.inf if self._options.for_s is None else self._options.for_s)

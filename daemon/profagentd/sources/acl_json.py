@@ -128,7 +128,6 @@ def _usual_files(job: FolderPlace) -> Iterator[CandidateFile]:
 
 
 def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[CandidateFile]:
-    """Yield the file if it is a regular one of at most LARGEST_ACL_JSON_BYTES."""
     try:
         descriptor = os.open(name, _FILE, dir_fd=directory)
     except FileNotFoundError:

@@ -205,7 +205,6 @@ class JobSource(Source):
         yield True
 
     def _is_waited_for(self, files: OpenCollection, path: bytes) -> bool:
-        """Return True if the log has data and no valid `.done`."""
         try:
             return files.announced_length(self, path) is None and files.status(path).st_size > 0
         except (Gone, NotAFile, Unreadable):

@@ -77,7 +77,6 @@ def _described(process: Path) -> NpuProcess:
 
 
 def _with_npu(processes: list[Path], device: str) -> Iterator[Path | None]:
-    """Yield the processes that have the device open; None for each that may not be examined."""
     for process in processes:
         try:
             if _has_open(process, device):

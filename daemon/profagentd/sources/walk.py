@@ -82,7 +82,6 @@ def job_times(place: FolderPlace) -> tuple[int, int]:
 
 
 def _is_real_directory(place: FolderPlace) -> bool:
-    """Return True if a directory is there, reached without a link, readable or not."""
     try:
         parent = open_directory(FolderPlace(place.root, os.path.dirname(place.path)))
         try:
@@ -267,7 +266,6 @@ def measure(place: FolderPlace, source: Source, patience_s: float) -> Measure:
 
 
 def _is_first_data(files: OpenCollection, source: Source, path: bytes) -> bool:
-    """Return True for the first existing data log of an inference, so that each inference is counted once."""
     group = source.announced_together(path)
     if source.kind(path) is not DATA or not source.inference_logs or len(group) != source.inference_logs:
         return False

@@ -349,7 +349,6 @@ class Intake:
             self.lost_bytes += len(data)
 
     def _end(self, pipe: _Pipe) -> None:
-        """Close a pipe whose last writer is gone, perhaps within a record; its FIFO is opened for the next writer."""
         for record in pipe.last_marks.values():  # few records, which show how many marks are missing
             self._write(pipe.filled.spool, record)
         pipe.last_marks.clear()
@@ -383,7 +382,6 @@ class Intake:
         self._selector.register(connection, selectors.EVENT_READ, lambda: self._receive(connection))
 
     def _receive(self, connection: socket.socket) -> None:
-        """Receive a name and a descriptor; answer `ok`, or the reason of a refusal."""
         if connection not in self._connections:
             return  # the connection was closed in this very round, for want of room
         # Received descriptors belong to this function, whatever happens: a leak would use up the daemon's limit.

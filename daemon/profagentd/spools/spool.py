@@ -125,7 +125,6 @@ class Spool:
         self._append(self._preamble())
 
     def _make_collection(self) -> str:
-        """Make a directory named by the present millisecond, or by the first later one that is free."""
         now_ms = int(time.time() * 1000)
         while True:
             seconds, milliseconds = divmod(now_ms, 1000)

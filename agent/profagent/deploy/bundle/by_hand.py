@@ -147,7 +147,6 @@ def _check(here: Path, layout: Layout, board: Mapping[str, str], options: argpar
 
 
 def _files(layout: Layout, board: Mapping[str, str], options: argparse.Namespace) -> dict[str, tuple[bytes, int]]:
-    """Return the settings, the identity and the keys, by path on the board."""
     text = board.get(layout.config) or _new_settings(layout, options)
     files = {layout.config: (text.encode("utf-8", _ODD), 0o644)}
     if not (own := board.get(layout.board_id, "").strip()):
@@ -177,7 +176,6 @@ def _new_settings(layout: Layout, options: argparse.Namespace) -> str:
 
 
 def _copied(here: Path, layout: Layout) -> str:
-    """Return the directory of a copy of the tree, beside the versions."""
     part = f"{layout.versions}/{here.name}.{os.getpid():08x}.part"
     try:
         shutil.copytree(here, part, symlinks=True)
@@ -214,7 +212,6 @@ def _write(pipes: tuple[IO[bytes], IO[bytes]], word: bytes) -> None:
 
 
 def _silent(listen: str) -> str:
-    """Return why nothing listens at the address; empty if a daemon does."""
     try:
         if listen.startswith("unix:"):
             with socket.socket(socket.AF_UNIX) as probe:
@@ -260,5 +257,4 @@ def _named(layout: Layout) -> list[str]:
 
 
 def _texts(paths: Iterable[str]) -> dict[str, str]:
-    """Return the texts of the files that exist, by path."""
     return {path: Path(path).read_text("utf-8", _ODD) for path in paths if Path(path).is_file()}

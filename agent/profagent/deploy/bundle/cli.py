@@ -149,7 +149,6 @@ async def bundle(
 
 
 def _unpacked(machine: str, source: Path | None, scratch: Path, shown: Progress) -> Path:
-    """Return the directory that contains the Python."""
     if source is not None and source.is_dir():
         return source
     if source is None:

@@ -137,7 +137,6 @@ def chart(values: NDArray[np.float64], width: int, height: int) -> list[Line]:
 
 
 def _row(levels: NDArray[np.int64], slow: NDArray[np.bool_], row: int) -> Iterable[Segment]:
-    """Yield one row of a chart as segments of one style each."""
     cells = [LEVELS[level] for level in np.clip(levels - row * 8, 0, 8).tolist()]
     begin = 0
     for end in [*(np.flatnonzero(np.diff(slow)) + 1).tolist(), len(cells)]:

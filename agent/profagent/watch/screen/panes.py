@@ -73,7 +73,6 @@ def header_lines(header: Header, screen_state: ScreenState, width: int) -> list[
 
 
 def _seen_line(header: Header, screen_state: ScreenState, width: int) -> Line:
-    """Return the model and its figures, the most important first; the model's name takes the width that they leave."""
     age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
     cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
     due = UNKNOWN if header.due is None else paint.compact(header.due)

@@ -103,7 +103,6 @@ def rack_lines(rows: Sequence[RackRow], chosen: int, width: int, height: int) ->
 
 
 def _columns(width: int) -> tuple[int, int, tuple[str, ...]]:
-    """Return the widths of name and state, and the figures that have room beside them."""
     shown = tuple(FIGURES) if width >= WIDE_COLUMNS else tuple(each for each in FIGURES if each not in LEFT_OUT)
     left = width - 2 - sum(FIGURES[each] for each in shown)
     name = max(NAME_COLUMNS, left // 3)

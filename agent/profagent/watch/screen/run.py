@@ -56,7 +56,6 @@ class ScreenView(WatchView):
         model.covered = self._covered
 
     def _covered(self) -> float | None:
-        """Return the share of the time since the watching began in which the board was followed; None if not known."""
         if self.coverage is None:
             return None
         lasted_us = {each: self.coverage.lasted_us(each, time.time_ns() // 1000) for each in Standing}
