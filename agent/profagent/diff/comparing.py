@@ -133,11 +133,14 @@ class _Scores:
     def __init__(self, layers: Sequence[LayerName], partners: Mapping[int, int]) -> None:
         self._count = len(layers)
         self._partners = partners
+        # Places that belong to a partner: no other layer may take them.
         self._taken = list(partners.values())
+        # By feature, the places of the layers that have it: most layers share few, so a score needs no walk over all.
         self._places: dict[tuple[str, str], list[int]] = {}
         for place, layer in enumerate(layers):
             for word in _words(layer):
                 self._places.setdefault(word, []).append(place)
+        # The number of name parts of each layer, for the share of parts that two layers have in common.
         self._lengths = np.array([len(_parts(layer)) for layer in layers], np.float64)
 
     def of(self, place: int, layer: LayerName) -> NDArray[np.float64]:

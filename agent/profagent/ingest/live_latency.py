@@ -64,6 +64,7 @@ class ModelCalls:
         self._calls: Calls | None = None
         # True if calls have come since the last `settle`.
         self._has_new = False
+        # Latest begin among calls that return at the end of their inference, and latest end among all calls.
         self._latest_begin_us = self._latest_end_us = 0
         # Inferences without a call, oldest first.
         self._waiting: deque[InferenceTimes] = deque()

@@ -73,11 +73,13 @@ class _MetricReader:
     def __init__(self) -> None:
         # Beginning of a line whose rest has not come.
         self.torn = b""
+        # Lines that are no sample of a metric.
         self.bad = 0
         # Names and units by the numbers of this segment.
         self._names: _Numbered = {}
         # Numbers of the rows of `metric_name`: the segment's own numbers may be reused for another name.
         self._numbers: dict[tuple[str, str], int] = {}
+        # The number of the next row of `metric`.
         self._rows = 0
 
     def read(self, data: bytes) -> Rows:

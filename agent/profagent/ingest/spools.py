@@ -44,9 +44,12 @@ class RecordReader:
     def __init__(
         self, table: str, record_bytes: int, decode: Callable[[bytes], tuple[Sequence[tuple[Any, ...]], int]]
     ) -> None:
+        # The beginning of a record whose rest has not come.
         self.torn = b""
+        # Records that are not as their format says.
         self.bad = 0
         self._table, self._record_bytes, self._decode = table, record_bytes, decode
+        # The number of the next row.
         self._rows = 0
 
     def read(self, data: bytes) -> Rows:

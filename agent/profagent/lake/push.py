@@ -202,6 +202,7 @@ class _SharedConnection:
         self.sqlite.execute("BEGIN")
         # Held while a batch is read, and while the connection is closed.
         self._lock = threading.Lock()
+        # True once the push has ended: the thread of the lake may still ask for batches, and then gets none.
         self._is_closed = False
 
     def read(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -183,6 +183,7 @@ class _ReducedModel:
         self._layers: list[NDArray[np.float64]] = []
         # The largest number of layers in any JOB (recorded, in the table), and the inferences that lack a record.
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
+        # All devices on which any of the inferences ran.
         self._devices: set[int] = set()
         # The total time of each column over all inferences.
         self._sums: dict[tuple[LayerColumn, LayerRow | None], float] = defaultdict(float)
@@ -285,6 +286,7 @@ class SessionFigures:
         self._sums: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
         # The coding of records with counters, their ratios, and their durations as weights.
         self._counters: list[tuple[Coding, NDArray[np.float64], NDArray[Any]]] = []
+        # By grouping and key: JOBs are added one after the other, so that only one has its records in memory.
         self._models: dict[By, dict[Key, _ReducedModel]] = {"model": {}, "device": {}, "aicpu": {}}
         # By model: the number of its inferences, and how many of them are left out.
         self._left_out: dict[str, list[int]] = defaultdict(lambda: [0, 0])

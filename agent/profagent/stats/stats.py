@@ -69,7 +69,9 @@ class _Steps:
     """Durations by step and range; ranges must come by process and start, an enclosing range before the enclosed."""
 
     def __init__(self) -> None:
+        # In µs, by the names of a step and of a range in it; the range is empty for the step itself.
         self.durations: dict[Key, list[float]] = defaultdict(list)
+        # The process whose ranges come now.
         self._process = 0
         # The enclosing ranges that are open: the process's last step under None, others by thread and lane.
         # They are of one process only, as its ranges come in one piece.
