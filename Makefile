@@ -62,10 +62,12 @@ check: .venv/ready check-protos check-docs check-site ## check style, types, lay
 
 docs: .venv/ready ## generate the pages of docs/reference, and the README's picture of the screen, anew
 	@$(BIN)/python tools/make_reference.py
+	@$(BIN)/python tools/publish_schemas.py
 	@$(BIN)/python tools/draw_screen.py
 
 check-docs: .venv/ready ## fail when these pages are not what the code gives, or a translation is older than its page
 	@$(BIN)/python tools/make_reference.py --check
+	@$(BIN)/python tools/publish_schemas.py --check
 	@$(BIN)/python tools/draw_screen.py --check
 	@$(BIN)/python tools/check_translations.py
 

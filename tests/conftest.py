@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import os
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,6 +16,11 @@ from hypothesis import settings
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Each worker has a core: more threads for small matrices only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+if sys.version_info >= (3, 11):  # the agent's; the board's side has no documents
+    from tests.documents import check_printed
+
+    check_printed()
 
 # A search for garbage looks through all modules and tests, and finds little: one in ten of them does.
 gc.set_threshold(7_000, 10, 10)

@@ -68,7 +68,7 @@ def test_the_slower_layer_is_named_and_nothing_else(
     junit = tmp_path / "diff.xml"
     code, document = _document(capsys, jobs["base"], jobs["slow"], *GATE, "--junit", junit)
     assert code == 1
-    assert [change["name"] for change in document["conditions"][0]["for"]] == [SLOWER]
+    assert [change["name"] for change in document["conditions"][0]["changes"]] == [SLOWER]
     changed = [each["change"]["name"] for each in document["models"][0]["layers"] if each["change"]["significant"]]
     assert changed == [SLOWER]
     failures = [failure.get("message") or "" for failure in ET.parse(junit).iter("failure")]
@@ -83,7 +83,7 @@ def test_tables_of_either_format_stand_for_their_inferences(
         assert run(["export", "summary", "-dir", str(jobs[name]), "--format", sheet_format]) == 0
     code, document = _document(capsys, jobs["base"] / "summary", jobs["slow"] / "summary", *GATE)
     assert code == 1
-    assert [change["name"] for change in document["conditions"][0]["for"]] == [SLOWER]
+    assert [change["name"] for change in document["conditions"][0]["changes"]] == [SLOWER]
     assert document["models"][0]["base_inferences"] == INFERENCES
     assert document["base"]["simulated"]
     # A single table is a single inference, and has no layers on the CPU.
@@ -103,7 +103,7 @@ def test_sessions_and_baselines_are_compared(
     code, document = _document(capsys, "baseline=good", "2", *workspace, *GATE)
     assert code == 1
     assert document["base"]["called"] == "baseline=good"
-    assert [change["name"] for change in document["conditions"][0]["for"]] == [SLOWER]
+    assert [change["name"] for change in document["conditions"][0]["changes"]] == [SLOWER]
     assert _document(capsys, "1", "baseline=good", *workspace, *GATE)[0] == 0
 
 

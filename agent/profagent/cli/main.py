@@ -95,6 +95,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "redecode": ("calibrate.redecode_cli", "Fill counter columns with another counter map."),
         "kit": ("calibrate.kit", "Pack evidence from a JOB or a session for the developers."),
     },
+    "Programs": {
+        "schema": ("cli.documents", "Print the JSON Schema of a document of --json."),
+    },
     "This shell": {
         "completion": ("completion.cli", "Have the shell complete commands, options and names."),
     },
@@ -219,10 +222,10 @@ def run(arguments: list[str] | None = None) -> int:
     else:
         return result if isinstance(result, int) else 0
     if wants_json:
-        from profagent.tables.table import json_text  # noqa: PLC0415 - as above
+        from profagent.cli.documents import print_document  # noqa: PLC0415 - as above
 
         # A command that prints lines may have printed some: this is the last one.
-        click.echo(json_text(failure._asdict()))
+        print_document("failure", failure._asdict())
     return failure.exit_code
 
 

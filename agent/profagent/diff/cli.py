@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.running import asynchronous
 from profagent.cli.target import named_target
 from profagent.diff.comparing import Floor
@@ -18,7 +19,6 @@ from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.store.workspace import LAST, Workspace, session_query
-from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from profagent.diff.diff import Condition
@@ -99,7 +99,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
     if as_json:
-        click.echo(json_text(diff_document(found)))
+        print_document("diff", diff_document(found))
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
     if any(outcome.failing for outcome in found.outcomes):

@@ -334,7 +334,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
                 "condition": each.condition.text,
                 "holds": bool(each.failing),
                 "cannot_tell": each.undecided or None,
-                "for": [_change(one) for one in each.failing],
+                "changes": [_change(one) for one in each.failing],
             }
             for each in found.outcomes
         ],
@@ -343,7 +343,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
         "base": _run(found.base),
         "new": _run(found.new),
         "models": [_model(model, has_bounds=_is_across_devices(found)) for model in found.models],
-        "only": [{"in": side, "model": name} for side, name in found.only],
+        "only": [{"side": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
     }
 

@@ -144,9 +144,11 @@ async def _read(
 
 def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, Any]:
     answers, timeline, figures, advice = read
-    documents = {by: stats_document(answer, answer.rows, None) for by, answer in answers.items()}
+    documents: dict[str, dict[str, Any]] = {
+        by: {**stats_document(answer, answer.rows, None)} for by, answer in answers.items()
+    }
     # All answers are about the same JOBs: the page shows them once.
-    jobs: list[dict[str, Any]] = [document.pop("jobs") for document in documents.values()][-1]
+    jobs = [document.pop("jobs") for document in documents.values()][-1]
     ranked = _ranked(documents["layer"])
     return {
         "verdict": _verdict(advice, [row for row in ranked if row["layer"] != NOT_IN_ANY_LAYER], language, compared),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
@@ -113,7 +114,7 @@ async def command(
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
     if as_json:
-        click.echo(json_text(stats_document(answer, rows, skip)))
+        print_document("stats", stats_document(answer, rows, skip))
         return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]

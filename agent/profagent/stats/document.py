@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from profagent.formats.countermap import bound_mark
 from profagent.formats.inference_times import LatencyFrom, recorded_text
@@ -13,6 +13,7 @@ from profagent.tables.table import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from profagent.documents import LeftOutDocument, ModelDocument, Provenance, StatsDocument
     from profagent.stats.session_figures import ModelFigures, Row
     from profagent.stats.stats import Stats
     from profagent.tables.table import Cell
@@ -75,7 +76,7 @@ def _of_model(found: ModelFigures) -> dict[str, Cell]:
     }
 
 
-def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict[str, Any]:
+def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> StatsDocument:
     """Return the object that `--json` prints."""
     columns = columns_of(answer.by)
     return {
@@ -88,20 +89,21 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> dict
         "models": [model_document(each) for each in answer.models],
         "likely": likely_counters(answer.provenance),
         "skip": skip,
-        "left_out": [each._asdict() for each in answer.left_out],
-        "jobs": answer.provenance,
+        "left_out": [cast("LeftOutDocument", each._asdict()) for each in answer.left_out],
+        "jobs": cast("list[Provenance]", answer.provenance),
     }
 
 
-def model_document(found: ModelFigures) -> dict[str, Any]:
+def model_document(found: ModelFigures) -> ModelDocument:
     """Return a model's latency and sum of layers, and the part of its mean inference that no layer explains."""
-    return {
+    document = {
         **found._asdict(),
         "latency": found.latency._asdict(),
         "layers": found.layers._asdict(),
         "not_in_any_layer": found.parts.rest_us,
         "whole": found.parts.whole_us,
     }
+    return cast("ModelDocument", document)
 
 
 _ORIGINS = {
