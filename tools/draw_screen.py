@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "watch.svg"
 # A page has lines behind this mark, in a block that may begin with the command.
 LINES = re.compile(r"(<!-- `make docs` makes these lines. -->\n```\n(?:\$ .*\n)?)(?:.*\n)*?(```\n)")
-PAGES_WITH_LINES = ("README.md", "docs/howto/watch-the-screen.md")
+PAGES_WITH_LINES = ("README.md", "README.zh.md", "docs/howto/watch-the-screen.md")
 SHOWN_INFERENCE, LONGEST_LINE = 40, 118
 SIZE = (120, 34)
 START_US = 1_767_225_600_000_000  # 2026-01-01 00:00:00 UTC
