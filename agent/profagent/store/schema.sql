@@ -334,7 +334,7 @@ CREATE TABLE figure_left_out (
 -- Columns of several views:
 --   session            number of the session that fetched the row
 --   board              identity of the board: a UUID or machine id; `import` for copied JOBs
---   stream_id          NULL where file names carry none
+--   stream_id          stream of the device; NULL where file names carry none
 --   batch_num          batch size compiled into the model
 --   input_pic_num      pictures of the inference
 --   current_pic_count  pictures that the model had executed before
@@ -342,7 +342,7 @@ CREATE TABLE figure_left_out (
 --   layer_id           id of the first of the fused layers
 --   ori_layer_name     always NULL: no known file has the name before compilation
 --   layer_name         names of the fused layers, with `+` between
---   layer_type         their types, likewise
+--   layer_type         types of the fused layers, with `+` between
 --   figures            state of the inference's figures: `final`, `pending` or `partial`
 --   job, device_id, model, model_id
 
@@ -356,8 +356,8 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 -- Captures and imports.
 --   source              `record`, `watch`, `import` or `collect`
 --   address             where the board was reached, or the JOB directory
---   started_us          by the host's clock; of another tool's results the time of its run, where known
---   ended_us            likewise; NULL while `record` may continue the session
+--   started_us          begin, by the host's clock; of another tool's results the time of its run, where known
+--   ended_us            end, by the same clock; NULL while `record` may continue the session
 --   simulated           1 if the board is simulated and the figures are invented
 --   sdk_version         the board's SDK; empty where it cannot be read
 --   labels              `key=value` pairs, separated by spaces
@@ -365,7 +365,7 @@ WHERE NOT EXISTS (SELECT 1 FROM session_job o WHERE o.job = s.job AND o.session 
 --   losses              sum of `count` of its losses in the ledger
 --   keeping             choice of inferences that the session stores; NULL for all
 --   sampled             inferences of the session that the board sampled; NULL while more may come
---   due                 these, and the ones that should have been sampled before each; NULL if unknown
+--   due                 those, and the ones that should have been sampled before each; NULL if unknown
 --   passed_over         sampled inferences that were skipped on purpose
 --   cleared_us          time at which `profagent gc` deleted the records; NULL where they are here
 --   lake                address of the lake that has the deleted records; NULL for none
@@ -399,10 +399,11 @@ LEFT JOIN (SELECT j.session, sum(g.sampled) AS sampled, CASE WHEN count(*) = cou
 
 -- How captures followed their boards, in adjoining intervals.
 --   job       JOB that alone was behind; NULL for an interval of the board
---   from_us   by the host's clock
---   standing  `covered`; `behind`: much was still to come; `silent`: the link was open, and the board said nothing;
---             `away`: there was no link; `connecting`: there was none yet; `paused`: the host's disk was full
---   detail    the reason, where it is known
+--   from_us   begin of the interval, by the host's clock
+--   standing  `covered`: the board was followed; `behind`: much was still to come; `silent`: the link was
+--             open, and the board said nothing; `away`: there was no link; `connecting`: there was none yet; `paused`:
+--             the host's disk was full
+--   detail    reason of the standing, where it is known
 --   to_us, duration_us
 CREATE VIEW coverage AS
 SELECT session, nullif(job_name, '') AS job, from_us, to_us, to_us - from_us AS duration_us, standing,
@@ -413,7 +414,7 @@ FROM coverage_interval;
 --   load              0 for the first load of the model in its JOB, 1 and more for later ones
 --   cache_hit         hits of the instruction cache, from `.done`
 --   start_us          launch of the first aicore segment, from `.done`
---   end_us            end of the last one
+--   end_us            end of the last aicore segment, from `.done`
 --   online_batch_num  run-time batches, separated by commas
 --   complete          1 if an aicore `.done` is here
 --   cache_miss, inference, why
@@ -425,20 +426,20 @@ FROM inference i JOIN model m USING (model) JOIN job j USING (job) JOIN board b 
 
 -- Records of aicore: a layer on the NPU, or several fused ones. The last eleven figures need a counter map, or another
 -- tool's counters; nine of them are shares of the layer's time, from 0 to 1.
---   segment      word 0xFC of the record
+--   segment      number of the segment, word 0xFC of the record
 --   sequence     number of the record in its segment, word 0x00
 --   start_us     start of the segment + durations of its earlier records
---   duration_us  ticks x 100 / MHz of `info.json`
---   ticks        duration, word 0x04
---   mac_busy     cube instructions ran
---   mac_ppen     cube instructions worked effectively
---   vec_busy     vector instructions ran
---   vec_ppen     vector instructions worked effectively
---   dstr         storing data to DDR
---   dtrans       moving and transforming data inside
---   dld          loading images and feature maps
---   wld          loading weights
---   scalar       the scalar unit ran; other Ascend devices have this counter, an SS928 has not
+--   duration_us  duration: ticks x 100 / MHz of `info.json`
+--   ticks        duration as the record has it, word 0x04
+--   mac_busy     time in which cube instructions ran
+--   mac_ppen     time in which cube instructions worked effectively
+--   vec_busy     time in which vector instructions ran
+--   vec_ppen     time in which vector instructions worked effectively
+--   dstr         time of storing data to DDR
+--   dtrans       time of moving and transforming data inside the NPU
+--   dld          time of loading images and feature maps
+--   wld          time of loading weights
+--   scalar       time in which the scalar unit ran; other Ascend devices have this counter, an SS928 does not
 --   ddr_read_bytes, ddr_write_bytes
 CREATE VIEW op_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -453,7 +454,7 @@ JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m U
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
 -- Records of aicpu: a layer on the CPU.
---   segment   word 0x7C of the record
+--   segment   number of the segment, word 0x7C of the record
 --   sequence, start_us, duration_us, segment_start_us, segment_end_us
 CREATE VIEW aicpu_records AS
 SELECT p.session, b.identity AS board, j.name AS job, i.device_id, m.name AS model, m.model_id, i.stream_id,
@@ -466,9 +467,9 @@ JOIN segment g USING (segment) JOIN inference i USING (inference) JOIN model m U
 JOIN board b USING (board) LEFT JOIN layer l ON l.model = m.model AND l.layer_index = r.layer_index;
 
 -- Recorded calls of the runtime's API.
---   name         function; `unknown(id)` for an unknown id; id 0 is shown as `svp_acl_mdl_load_from_mem`
+--   name         name of the function; `unknown(id)` for an unknown id; id 0 is shown as `svp_acl_mdl_load_from_mem`
 --   type         `model`, `runtime`, `ext` or `N/A`
---   begin_us     NULL for a call that began before profiling was started
+--   begin_us     begin of the call; NULL for a call that began before profiling was started
 --   pid, tid, end_us, duration_us
 CREATE VIEW api_records AS
 SELECT p.session, j.name AS job, m.name AS model, m.model_id,
@@ -480,7 +481,7 @@ CROSS JOIN api r ON r.record BETWEEN p.part * 0x1000000 AND p.part * 0x1000000 +
 WHERE g.kind = 'acl_api';
 
 -- Losses and notes; `profagent ledger` explains the reasons.
---   job     NULL where the entry is about the session
+--   job     number of the JOB; NULL where the entry is about the session
 --   log     file in the JOB; NULL where the entry is about the JOB
 --   first   first byte of the place in the file; NULL where the entry is about no place
 --   count   number of records, files, bytes or calls
@@ -531,9 +532,9 @@ WHERE g.inferences <> g.interval;
 
 -- Losses that a board's daemon keeps, because nobody may have listened. Each is in `ledger` as well.
 --   session  session that heard of the loss first
---   job      NULL where the loss is about the board
+--   job      number of the JOB; NULL where the loss is about the board
 --   to_us    end of the loss, as far as is known
---   id       the daemon's number for it, 16 hexadecimal digits
+--   id       the daemon's number for the loss, 16 hexadecimal digits
 --   from_us, reason, detail, lost_logs, lost_bytes
 CREATE VIEW kept_losses AS
 SELECT e.session, b.identity AS board, k.job_name AS job, e.reason, e.detail, k.lost_logs, k.lost_bytes, k.from_us,
