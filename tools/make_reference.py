@@ -95,8 +95,6 @@ VIEW_QUESTIONS = {
     "How warm and how busy was the board?": ("metrics",),
     "What was in files of other Ascend tools?": ("ascend_files", "ascend_values"),
 }
-# Losses whose remedy must be known before.
-PREVENTABLE = {"removed-unread", "removed-open", "dropped-marks"}
 # Options of most commands, which are listed once.
 COMMON = ("--counter-map", "--json", "--quiet", "--wide", "--workspace")
 # Options that stand together, and what they are called.
@@ -181,16 +179,19 @@ def ledger_page() -> str:
     """Every reason from the registry."""
     lines = [NOTICE.format("agent/profagent/ledger.py"), "# Reasons of the ledger", ""]
     lines += [
-        "A `loss` is about bytes or records that existed and are gone: the capture is incomplete (exit code 4).",
-        "A `note` is what the vendor's runtime does by itself, or a remark. A reason that only a newer daemon knows is",
-        "a loss. `profagent ledger SESSION` shows where, and what to do. Behind an arrow stands what prevents one. For",
-        "a full disk: [free the board's disk](../howto/free-the-boards-disk.md).",
+        "The ledger of a session has an entry for everything that is not as it should be, each with one of these",
+        "reasons. A *loss* is about bytes or records that existed and are gone: the capture is incomplete, and the",
+        "exit code is 4. A *note* is something that the vendor's runtime does by itself, or a remark. A reason that",
+        "only a newer daemon knows counts as a loss. Behind an arrow stands what to do.",
+        "",
+        "`profagent ledger SESSION` lists the entries of a session, with their files and places. For a full disk,",
+        "read how to [free the board's disk](../howto/free-the-boards-disk.md).",
     ]
     for title, grade, other in (("Losses", "loss", "note"), ("Notes", "note", "loss")):
         lines += ["", f"## {title}", ""]
         for reason in (each for each in REASONS.values() if each.grade == grade):
             otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
-            remedy = f" → {reason.remedy}" if reason.name in PREVENTABLE else ""
+            remedy = "" if reason.remedy.startswith("Nothing") else f" → {reason.remedy}"
             lines.append(f"- `{reason.name}`: {reason.text}{otherwise}{remedy}")
     return "\n".join(lines) + "\n"
 
@@ -318,7 +319,8 @@ def _amount(value: float, bound: Bound) -> str:
         return f"{_size(int(value))}{bound.unit.removeprefix('bytes')}"
     if bound.unit.startswith("of "):
         return f"{value:.0%} {bound.unit}".replace("%", " %")
-    number = bound.value if "**" in bound.value else f"{value:,.12g}"
+    # A rate of less than one has no more digits than one can read.
+    number = bound.value if "**" in bound.value else f"{value:,.12g}" if value >= 1 else f"{value:.2g}"
     return f"{number} {bound.unit}"
 
 

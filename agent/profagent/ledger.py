@@ -174,28 +174,28 @@ BAD_PATH = _reason(
 DROPPED_MARKS = _reason(
     "dropped-marks",
     LOSS,
-    "Numbers of a program's marks are missing: no daemon took these, or the segment that has them is not here. What it"
-    " marked before its first mark that is here counts as well.",
+    "Numbers of a program's marks are missing: no daemon read these marks, or the segment that has them is not here."
+    " Marks before the program's first mark that is here count as well.",
     "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
 )
 TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
 BAD_RECORD = _reason(
     "bad-record",
     LOSS,
-    "A record is not what its format says. Its bytes are kept, not decoded.",
-    "Run `profagent doctor JOB`; send a kit if it comes again.",
+    "A record does not have its format. Its bytes are in the mirror, and are not decoded.",
+    "Run `profagent doctor JOB`; send a kit if it happens again.",
 )
 MISSING_DATA = _reason(
     "missing-data",
     LOSS,
-    "A log has no bytes, or may miss some, though its .done file was begun.",
+    "A log has no bytes, or may lack some, although its .done file was begun.",
     "Check whether the board's disk was full.",
 )
 DONE_WITHOUT_DATA = _reason(
     "done-without-data",
     LOSS,
     "A .done file announces bytes, and there is no data file.",
-    "Look for a full disk on the board, or for who removed the file.",
+    "Check whether the board's disk was full, or whether something removed the file.",
     otherwise="it announces no bytes",
 )
 # Notes about what the runtime does by itself.
@@ -203,7 +203,7 @@ SEQUENCE_GAP = _reason(
     "sequence-gap",
     NOTE,
     "Sequence numbers are missing: the runtime leaves out records of some layers, such as those without a time. Figures"
-    " say how many layers were recorded, and an inference that lacks one is not taken for faster.",
+    " say how many layers were recorded, and an inference that lacks one does not count as faster.",
 )
 SEQUENCE_JUMP = _reason(
     "sequence-jump",
@@ -214,8 +214,8 @@ SEQUENCE_JUMP = _reason(
 NO_LAYER = _reason(
     "no-layer",
     NOTE,
-    "Records of no known layer are shown without a name.",
-    "Copy the JOB whole; the model's .info files may be missing.",
+    "Records whose layer is not known are shown without a name.",
+    "Copy the whole JOB; the model's .info files may be missing.",
 )
 LAYER_COUNTS = _reason(
     "layer-counts",
@@ -237,7 +237,7 @@ BEGIN_UNKNOWN = _reason("begin-unknown", NOTE, "API calls that began before prof
 MALFORMED = _reason(
     "malformed",
     NOTE,
-    "A small file is not what its format says, or is larger than 4 MiB. It is kept and not used.",
+    "A small file does not have its format, or is larger than 4 MiB. It is copied and not used.",
     "Run `profagent doctor JOB`; send a kit.",
 )
 FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
@@ -257,27 +257,28 @@ JOINED_RESULT = _reason(
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file of no known family beside results. Only known events of a timeline are counted.",
+    "A file beside results is of no known family. Only known events of a timeline are counted.",
     "Nothing. The view `ascend_values` has its rows.",
 )
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "Something of another tool's results is in no figure. It is an older export of what is there, has no duration or"
-    " no start, or is an event of an odd shape.",
+    "A part of another tool's results is in no figure. It is an older export of data that is there, has no duration or"
+    " no start, or is an event of an unknown form.",
     "Nothing. The entry says what and why.",
 )
 NOT_TAKEN = _reason(
     "not-taken",
     NOTE,
-    "Files in or beside what was imported were not taken: no known family has such, or they are raw data of its run."
-    " The first session of an import has those that stood beside none.",
+    "Files in or beside the imported folder were not imported: they are of no known family, or raw data of its run."
+    " Files that belong to no session are listed in the first session of the import.",
     "`profagent import --json` lists each with the cause.",
 )
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of a spool are not here: the daemon's cap took them (a loss of its own), or another host had them.",
+    "Segments of a spool are not here: the daemon deleted them at its cap (a loss of its own), or another host had"
+    " them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
 DAEMON_KILLED = _reason(
@@ -303,7 +304,7 @@ NO_FREQUENCY = _reason(
     "no-frequency",
     NOTE,
     "The JOB has no info.json.0, which has the NPU's clock. Times of layers are not known.",
-    "Copy the JOB directory whole.",
+    "Copy the whole JOB directory.",
 )
 UNSUPPORTED_SOC = _reason(
     "unsupported-soc",
@@ -320,7 +321,7 @@ SAMPLE_LATE = _reason(
 SAMPLE_NEVER_CAME = _reason(
     "sample-never-came",
     NOTE,
-    "Samples that were due and never came.",
+    "Samples were due and never came.",
     "Use a larger interval, or a faster disk on the board.",
 )
 INTERVAL_MISMATCH = _reason(
@@ -332,7 +333,7 @@ INTERVAL_MISMATCH = _reason(
 IMPLAUSIBLE_COUNTER = _reason(
     "implausible-counter",
     NOTE,
-    "Counters have values that cannot be: the counter map may be wrong.",
+    "Counters have impossible values: the counter map may be wrong.",
     "Learn a map with `profagent calibrate`, then `profagent redecode`.",
 )
 # Notes about the capture itself.
@@ -355,7 +356,7 @@ MIRROR_CHANGED = _reason(
 STOPPED_EARLY = _reason(
     "stopped-early",
     NOTE,
-    "`record` was stopped before all that it was to copy had come. The exit code is 4.",
+    "`record` was stopped before everything had come that it was to copy. The exit code is 4.",
     "Run `record` again: it goes on with the session.",
 )
 NOT_COVERED = _reason(
@@ -384,7 +385,7 @@ TOO_LARGE = _reason(
     "too-large",
     NOTE,
     "`watch` only: a file or a JOB is larger than `watch` keeps in memory.",
-    "Use `record`, which keeps all.",
+    "Use `record`, which stores everything.",
 )
 
 
