@@ -60,14 +60,16 @@ check: .venv/ready check-protos check-docs check-site ## check style, types, lay
 	@$(BIN)/mypy --python-version 3.9 protos daemon
 	@$(BIN)/lint-imports --no-logo
 
-docs: .venv/ready ## generate the pages of docs/reference, and the README's picture of the screen, anew
+docs: .venv/ready ## generate docs/reference, the manual pages and the README's picture of the screen anew
 	@$(BIN)/python tools/make_reference.py
 	@$(BIN)/python tools/publish_schemas.py
+	@$(BIN)/python tools/make_man.py
 	@$(BIN)/python tools/draw_screen.py
 
 check-docs: .venv/ready ## fail when these pages are not what the code gives, or a translation is older than its page
 	@$(BIN)/python tools/make_reference.py --check
 	@$(BIN)/python tools/publish_schemas.py --check
+	@$(BIN)/python tools/make_man.py --check
 	@$(BIN)/python tools/draw_screen.py --check
 	@$(BIN)/python tools/check_translations.py
 

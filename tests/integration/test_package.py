@@ -56,7 +56,7 @@ def test_the_source_distribution_has_what_make_needs(sdist: Path) -> None:
         members = archive.getnames()
     assert all(name.startswith(f"{NAME}/") for name in members)
     names = {name.removeprefix(f"{NAME}/") for name in members}
-    folders = ("systemd", "docs", "tools", "requirements", "tests/unit", "tests/golden")
+    folders = ("systemd", "man", "docs", "tools", "requirements", "tests/unit", "tests/golden")
     assert {"LICENSE", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"} <= names
     assert {name for folder in folders for name in files_below(ROOT / folder, ROOT)} <= names
 
@@ -66,6 +66,9 @@ def test_the_wheel_has_every_file_of_the_packages_and_none_beside_them(wheel: Pa
         names = set(archive.namelist())
         units = files_below(ROOT / "systemd", ROOT)
         assert all(archive.read(f"profagent/deploy/{unit}") == (ROOT / unit).read_bytes() for unit in units)
+        for page in ("profagent.1", "profagentd.8"):
+            installed = archive.read(f"{NAME}.data/data/share/man/man{page[-1]}/{page}")
+            assert installed == (ROOT / "man" / page).read_bytes()
         metadata = message_from_bytes(archive.read(f"{NAME}.dist-info/METADATA"))
         entry_points = archive.read(f"{NAME}.dist-info/entry_points.txt").decode()
     wanted = {name for root in IMPORT_ROOTS for name in files_below(ROOT / root, (ROOT / root).parent)}
@@ -73,9 +76,8 @@ def test_the_wheel_has_every_file_of_the_packages_and_none_beside_them(wheel: Pa
     assert {Path(name).suffix for name in wanted} >= {".css", ".js", ".sql", ".proto", ".toml"}
     assert "systemd/profagentd.init" in units
     assert wanted <= names
-    assert {name.partition("/")[0] for name in names} == {Path(root).name for root in IMPORT_ROOTS} | {
-        f"{NAME}.dist-info"
-    }
+    beside = {f"{NAME}.dist-info", f"{NAME}.data"}
+    assert {name.partition("/")[0] for name in names} == {Path(root).name for root in IMPORT_ROOTS} | beside
     assert dict(re.findall(r"^(\S+) = (\S+)$", entry_points, re.MULTILINE)) == PROJECT["scripts"]
     required = {
         re.split(r"[<>=;! ]", text)[0] for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text
@@ -109,6 +111,7 @@ def test_the_installed_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
 
+    assert (environment / "share" / "man" / "man1" / "profagent.1").exists()
     assert run("profagent", "--version").split()[-1] == PROJECT["version"]
     assert run("profagentd", "--version").split()[-1] == PROJECT["version"]
     origins = run(

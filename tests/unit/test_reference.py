@@ -1,4 +1,4 @@
-"""The page of metrics is made from the daemon's collectors: it names what a new one lacks."""
+"""Generated pages: that of metrics names what a new collector lacks, and manual pages print every text as it is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from profagentd.metrics import collectors
 from profagentd.metrics.collectors import Sample, all_collectors
-from tools import make_reference
+from tools import make_man, make_reference
 
 
 def _clock(_board: Path) -> Iterator[Sample]:
@@ -45,3 +45,18 @@ def test_every_collector_is_in_the_table_of_collectors() -> None:
 
 def _gives_samples(function: object) -> bool:
     return "[Sample]" in str(getattr(function, "__annotations__", {}).get("return"))
+
+
+def test_manual_pages_print_texts_as_they_are() -> None:
+    assert make_man.escaped("a\\b --for '…' ~/^") == r"a\eb \-\-for \(aq\[u2026]\(aq \(ti/\(ha"
+    assert make_man._text(".1 is no request") == [r"\&.1 is no request"]
+
+
+def test_the_manual_page_has_every_command_with_its_options() -> None:
+    page = make_man.host_page()
+    assert r".SS profagent keys issue host" in page
+    assert "\n.TP\n\\fB\\-\\-until\\-finished\\fR\n" in page
+    assert page.isascii()
+    lines = page.splitlines()
+    requests = {line.split()[0] for line in lines if line.startswith((".", "'"))}
+    assert requests <= {'.\\"', ".TH", ".SH", ".SS", ".PP", ".TP", ".nf", ".fi", ".RS", ".RE", ".B", ".BR"}
