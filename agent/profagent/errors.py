@@ -83,7 +83,8 @@ class SameBoardError(ProfagentError):
     def __init__(self, address: str, other: str, identity: str) -> None:
         super().__init__(
             f"the board at {address} has the identity of the one at {other}: {identity}",
-            hint="name each board once; boards made from one image need an identity each, in /etc/profagent/board-id",
+            hint="name each board once; boards that were made from one image need different identities in"
+            " /etc/profagent/board-id",
         )
 
 
@@ -110,8 +111,8 @@ class UnknownHostError(UnreachableError):
 
     def __init__(self, address: str) -> None:
         super().__init__(
-            f"cannot reach the board at {address}: no host of that name is found",
-            hint="`profagent boards` lists the boards that have a name; check the spelling, or take the IP address",
+            f"cannot reach the board at {address}: the host name cannot be resolved",
+            hint="`profagent boards` lists the boards that have a name; check the spelling, or use the IP address",
         )
 
 
@@ -192,8 +193,8 @@ class FaultError(ProfagentError):
         if isinstance(error, ProfagentError):
             return error
         return cls(
-            f"a fault in profagent ended this capture: {type(error).__name__}: {error}",
-            hint="report it with this line; with this board alone the whole traceback is shown",
+            f"an error in profagent itself ended this capture: {type(error).__name__}: {error}",
+            hint="report it with this line; recording this board alone shows the whole traceback",
         )
 
 

@@ -77,7 +77,7 @@ def required(file: str) -> tuple[int, int]:
     """Return a descriptor for reading a regular file, and the file's size. Raises OSError where there is none."""
     found = _opened(file, os.O_RDONLY)
     if found is None:
-        raise FileNotFoundError(errno.ENOENT, "it is no regular file", file)
+        raise FileNotFoundError(errno.ENOENT, "it is not a regular file", file)
     return found
 
 
@@ -162,7 +162,7 @@ def disk_full(place: Path) -> DiskFullError:
     free = found.f_bavail * found.f_frsize
     return DiskFullError(
         f"the disk at {mounted} is full: {free / 1e6:,.1f} MB are free",
-        hint=f"make room, {ROOM_BYTES / 1e6:.0f} MB at least; what was committed is safe, and the next capture goes on",
+        hint=f"make room, {ROOM_BYTES / 1e6:.0f} MB at least; committed data is safe, and the next capture continues",
     )
 
 
@@ -242,7 +242,7 @@ def _require_replaceable(target: Path, *, over_database: bool) -> None:
     with suppress(FileNotFoundError, PermissionError):
         kind = target.stat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-            raise UsageError(f"{target} is no regular file", hint="name a file")
+            raise UsageError(f"{target} is not a regular file", hint="name a file")
         if stat.S_ISREG(kind) and not over_database:
             with target.open("rb") as file:
                 if file.read(len(_DATABASE)) == _DATABASE:

@@ -106,9 +106,10 @@ class Revocations:
             self._seen_state = state
             try:
                 self._read()
-                _LOGGER.info("%s was read again: %d certificates are revoked", self._path, len(self._fingerprints))
+                _LOGGER.info("reloaded %s: %d certificates are revoked", self._path, len(self._fingerprints))
             except (OSError, ValueError) as error:
-                _LOGGER.error("%s: %s; what was revoked stays so", self._path, _why(error))  # noqa: TRY400
+                why = _why(error)
+                _LOGGER.error("%s: %s; the earlier list of revocations stays in force", self._path, why)  # noqa: TRY400
         return fingerprint in self._fingerprints
 
     def _read(self) -> None:
@@ -121,7 +122,7 @@ class Revocations:
         wrong = {entry for entry in entries if not _FINGERPRINT.fullmatch(entry)}
         self._fingerprints = frozenset(entries | self._fingerprints if wrong else entries)
         if wrong:
-            raise ValueError(f"{min(wrong)!r} is no SHA-256 fingerprint")
+            raise ValueError(f"{min(wrong)!r} is not a SHA-256 fingerprint")
 
     def _file_state(self) -> tuple[int, int, int] | None:
         try:
@@ -178,12 +179,14 @@ class AccessControl(grpc.aio.ServerInterceptor):
         try:
             self.check(caller)
         except Refusal as refusal:
-            _LOGGER.warning("a call of %s refused: %s", peer_of(context), refusal)
+            _LOGGER.warning("refused a call of %s: %s", peer_of(context), refusal)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refusal))
 
     def _warn(self, peer: str) -> None:
         if peer not in self._warned:
-            _LOGGER.warning("%s is served without TLS, as --insecure has it: it may be anybody, and do anything", peer)
+            _LOGGER.warning(
+                "%s is served without TLS because of --insecure: it is not authenticated and may do anything", peer
+            )
         # Forgetting all costs a few repeated warnings; strangers must not make the set grow.
         if len(self._warned) >= WARNED_CONNECTIONS:
             self._warned.clear()

@@ -285,7 +285,7 @@ def _clashes(config: DaemonConfig) -> Iterator[tuple[str, str, str]]:
         what = f"TLS without {' and '.join(missing)}"
         yield present[0], what, "TLS needs tls_cert, tls_key and tls_ca; tls_revoked is optional"
     elif config.has_tls and config.insecure:
-        yield "insecure", "TLS and insecure exclude each other", "leave one of them out"
+        yield "insecure", "TLS and insecure cannot be given together", "give only one of them"
     elif config.has_tls and config.listen.startswith(_UNIX):
         yield "listen", "a Unix socket has no TLS", "its file's mode says who may connect; leave tls_… out"
     elif config.is_open and not config.insecure:

@@ -173,7 +173,7 @@ class Front:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._warned_s >= WARN_INTERVAL_S:
             self._warned_s = now_s
-            _LOGGER.warning("%s of %s; this is told once a minute at most", what, network)
+            _LOGGER.warning("%s of %s (this message appears at most once a minute)", what, network)
 
     def _accept_from(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
@@ -189,7 +189,7 @@ class Front:
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listening)
                 loop.call_later(ACCEPT_AGAIN_S, self._accept_from, listening)
-                _LOGGER.warning("no connection can be accepted: %s", error.strerror)
+                _LOGGER.warning("cannot accept connections: %s", error.strerror)
                 return
             accepted.setblocking(False)
             self._admit(_HostConnection(self, accepted, address))

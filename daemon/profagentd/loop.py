@@ -177,7 +177,7 @@ async def in_time(root: bytes, work: Callable[..., T], *arguments: Any, patience
     def give_up() -> None:
         if not result.done():
             _LATE[root] = result
-            _LOGGER.warning("%s does not answer: what is there waits", os.fsdecode(root))
+            _LOGGER.warning("%s does not answer: its JOBs are not read until it does", os.fsdecode(root))
             result.set_exception(NoAnswerError(errno.ETIMEDOUT, f"it did not answer within {patience_s:g} s"))
 
     timer = asyncio.get_running_loop().call_later(patience_s, give_up)

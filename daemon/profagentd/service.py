@@ -133,9 +133,9 @@ async def stop_with_stdin(timeout_s: float, stop: asyncio.Event) -> None:
     try:
         while await asyncio.wait_for(reader.read(_SOME_BYTES), timeout_s):
             pass
-        _LOGGER.info("standard input was closed")
+        _LOGGER.info("standard input was closed: stopping")
     except asyncio.TimeoutError:
-        _LOGGER.warning("nothing came on standard input for %g s", timeout_s)
+        _LOGGER.warning("no message came on standard input for %g s: stopping", timeout_s)
     finally:
         transport.close()
     stop.set()
@@ -235,7 +235,7 @@ class _Daemon:
         tasks = self._tasks(stop)
         if config.is_open:
             _LOGGER.warning(
-                "%s is open: no TLS, no certificates, whoever reaches it may do anything (--insecure)", address
+                "%s is open: no TLS, no certificates, anyone who reaches it may do anything (--insecure)", address
             )
         print(f"profagentd {__version__} serving {address}", flush=True)  # noqa: T201 - the line that callers wait for
         self._notifier.notify("READY=1", f"STATUS={self.status}")
@@ -290,7 +290,7 @@ class _Daemon:
         for mistake in examined.mistakes:
             _LOGGER.error("%s; %s", mistake, mistake.hint)
         if examined.mistakes:
-            _LOGGER.error("the settings stay as they were")
+            _LOGGER.error("the new settings have an error: the earlier ones stay in force")
             return
         config = examined.config
         logging.getLogger().setLevel(config.log_level.upper())
@@ -303,22 +303,22 @@ class _Daemon:
         # Compared with the settings of the start, which are still in force.
         for key in (field.name for field in fields(config) if field.name not in _LIVE):
             if getattr(config, key) != getattr(self._options.config, key):
-                _LOGGER.warning("another %s takes a restart", key)
-        _LOGGER.info("the settings were read again")
+                _LOGGER.warning("a new value of %s needs a restart of profagentd", key)
+        _LOGGER.info("reloaded the settings")
 
     def _change_roots(self, roots: list[bytes]) -> None:
         served = list(self._discovery.roots)
         for root in served:
             if root not in (*roots, self._spool_root):
-                _LOGGER.warning("%s is a root still: to leave it out takes a restart", os.fsdecode(root))
+                _LOGGER.warning("%s remains a root: its removal needs a restart of profagentd", os.fsdecode(root))
         for root in roots:
             if root in served:
                 continue
             if any(do_overlap(root, other) for other in served):
-                _LOGGER.warning("%s lies together with a root: to change this takes a restart", os.fsdecode(root))
+                _LOGGER.warning("%s overlaps a root: this change needs a restart of profagentd", os.fsdecode(root))
             else:
                 self._discovery.roots.add(root)
-                _LOGGER.info("%s is a root from now on", os.fsdecode(root))
+                _LOGGER.info("added the root %s", os.fsdecode(root))
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:

@@ -108,8 +108,8 @@ def test_a_link_that_drops_before_the_program_runs_leaves_nothing(bench: Bench) 
     ("arguments", "told"),
     [
         (("--board", "x", "--config", "y"), "--board or --config"),
-        (("--env", "1=2"), "is no variable"),
-        (("--label", "x"), "is no label"),
+        (("--env", "1=2"), "is not a variable"),
+        (("--label", "x"), "is not a label"),
         (("--config", "none.ini"), "cannot read none.ini"),
         (("--acl_api", "maybe"), "maybe"),
     ],

@@ -203,7 +203,7 @@ def test_ctrl_c_before_it_answers_has_the_version_before_run_again_and_no_other_
         other = board.deploy("--upgrade", "--retain", "keep")
         ended = host.interrupt()
     assert other.code == 1
-    assert f"is being worked on from {socket.gethostname()}" in other.err
+    assert f"is being changed from {socket.gethostname()}" in other.err
     assert ended.code == 130, ended.err
     assert board.version() == running
     assert (board.prefix / "etc/profagentd.toml").read_text() == config

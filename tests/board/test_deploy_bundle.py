@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         (("--python", "bundled", "--bundle", bundle, "--wheelhouse", tmp_path), "--wheelhouse does not go with"),
         (("--rollback", "--bundle", bundle), "--bundle does not go with --rollback"),
         (("--bundle", other), "the bundle is for riscv64"),
-        (("--bundle", cut), "is no bundle"),
+        (("--bundle", cut), "is not a bundle"),
     ):
         ended = board.deploy(*arguments)
         assert ended.code != 0, arguments

@@ -166,7 +166,7 @@ def test_a_reload_reads_the_settings_again(initd: Initd) -> None:
     (initd.roots_d / "app.conf").write_text(f"{initd.directory}/more\n")
     daemon = initd.daemon
     assert initd.run("reload")[0] == 0
-    initd.until(lambda: initd.says(f"{initd.directory}/more is a root from now on"))
+    initd.until(lambda: initd.says(f"added the root {initd.directory}/more"))
     assert initd.daemon == daemon
 
 
@@ -204,6 +204,6 @@ def test_a_log_that_grows_while_the_daemon_runs_is_begun_anew(initd: Initd) -> N
     initd.until(lambda: initd.log.stat().st_size < 64 << 10)
     assert initd.log.with_name("log.1").stat().st_size > 1 << 20
     initd.run("reload")
-    initd.until(lambda: initd.says("the settings were read again"))
+    initd.until(lambda: initd.says("reloaded the settings"))
     # It is appended to: there is no hole where the old text was.
     assert initd.log.stat().st_size < 64 << 10

@@ -62,9 +62,12 @@ def test_what_says_nothing_of_a_tunnel_is_refused(
     with running("--root", root) as board:
         know(home, friend, board.address)
         for arguments, why in (
-            (record(tmp_path / "ws", "--insecure"), "--insecure says nothing of a tunnel"),
+            (record(tmp_path / "ws", "--insecure"), "--insecure has no meaning for an SSH tunnel"),
             (record(tmp_path / "ws", "--keys", tmp_path), "speaks plain text"),
-            (record(tmp_path / "ws", "--keys", tmp_path, "--root", root), "--keys says nothing of a temporary daemon"),
+            (
+                record(tmp_path / "ws", "--keys", tmp_path, "--root", root),
+                "--keys has no meaning for a temporary daemon",
+            ),
             (("watch", "--board", "euler", "--root", tmp_path), "--root goes with --via ssh"),
         ):
             ended = profagent(*arguments, **variables)

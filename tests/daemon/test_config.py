@@ -110,7 +110,7 @@ def test_what_is_not_toml_or_cannot_be_read_names_its_file(tmp_path: Path, text:
         ({"retain": "delivered", "retain_for": ["a"], "delete_undelivered": True}, "retain = min_free"),
         ({"tls_cert": "c.pem"}, "tls_key"),
         ({"tls_revoked": "revoked.txt"}, "tls_cert"),
-        ({**TLS, "insecure": True}, "leave one of them out"),
+        ({**TLS, "insecure": True}, "give only one of them"),
         ({**TLS, "listen": "unix:/run/d.sock"}, "its file's mode"),
     ],
 )
@@ -182,7 +182,7 @@ class Reloaded:
         """A file of roots."""
         (self.folder / "roots.d/app.conf").write_text("".join(f"{self.folder / name}\n" for name in names))
 
-    def reload(self, words: str = "the settings were read again") -> str:
+    def reload(self, words: str = "reloaded the settings") -> str:
         """Have them read; the log since then, once it has these words."""
         assert self.daemon is not None
         begun = len(self.log.read_text())
@@ -215,7 +215,7 @@ async def test_a_root_that_comes_is_followed_by_those_who_are_there(reloaded: Re
             await client.start()
             await client.until(lambda: client.is_listed)
             reloaded.name_root("b")
-            assert f"{reloaded.folder}/b is a root from now on" in reloaded.reload()
+            assert f"added the root {reloaded.folder}/b" in reloaded.reload()
             await client.until(lambda: job.name in client.jobs)
             later = make_job(reloaded.folder / "b", 1)
             await client.until(lambda: later.name in client.jobs)
@@ -224,7 +224,7 @@ async def test_a_root_that_comes_is_followed_by_those_who_are_there(reloaded: Re
 def test_mistakes_change_nothing_and_are_named(reloaded: Reloaded) -> None:
     with served(reloaded) as daemon:
         reloaded.write("depth = 99\nlog_level = 'error'\nscan = 1\n")
-        said = reloaded.reload("the settings stay as they were")
+        said = reloaded.reload("the new settings have an error: the earlier ones stay in force")
         assert f"{reloaded.config}: depth = 99; depth is" in said
         assert f"{reloaded.config}: scan = 1; scan is" in said
         assert daemon.process.poll() is None
@@ -235,9 +235,9 @@ def test_what_takes_a_restart_is_named_each_time(reloaded: Reloaded) -> None:
         reloaded.write("depth = 2\nidentity = 'other'\n", roots="b")
         for _ in range(2):
             said = reloaded.reload()
-            assert "another depth takes a restart" in said
-            assert "another identity takes a restart" in said
-            assert f"{reloaded.folder}/a is a root still: to leave it out takes a restart" in said
+            assert "a new value of depth needs a restart" in said
+            assert "a new value of identity needs a restart" in said
+            assert f"{reloaded.folder}/a remains a root: its removal needs a restart of profagentd" in said
             assert "another listen" not in said
 
 

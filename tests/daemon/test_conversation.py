@@ -244,7 +244,7 @@ async def test_a_sync_is_answered_when_all_that_was_there_before_it_has_been_sen
             with (job / "data" / calls).open("ab") as log:
                 log.write(RECORD)
             await client.say(message(sync=wire.Sync(number=number)))
-            await client.until(lambda: client.synced == number)  # noqa: B023 - it is waited for at once
+            await client.until(lambda: client.synced == number)  # noqa: B023 - profagent waits for it to return at once
             assert len(client.copy(calls).data) == number * len(RECORD)
 
 

@@ -100,7 +100,7 @@ def test_what_is_broken_is_passed_over_with_a_line_in_the_log(
     (project.root / "app/acl.json").write_text('{"profiler":')
     written(project.root / "app/src/acl.json", project.holder)
     assert project.found() == "10"
-    assert "app/acl.json is passed over: it is no JSON" in caplog.text
+    assert "app/acl.json: it is no JSON" in caplog.text
 
 
 def test_no_link_is_followed_and_nothing_but_a_small_file_is_read(project: Project, tmp_path: Path) -> None:

@@ -480,7 +480,7 @@ def test_what_a_program_writes_beyond_its_allowance_is_one_loss(
     os.close(fifo)
     subject.stop()
     assert held(tmp_path / "spool") == RECORD * 4 + LOST + RECORD
-    assert caplog.text.count("the rest is lost") == 1
+    assert caplog.text.count("the excess is lost") == 1
 
 
 async def test_what_a_full_disk_left_without_an_end_is_served_and_ended_later(

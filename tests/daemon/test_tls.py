@@ -261,7 +261,7 @@ def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: P
     pair = authority.issue("careless")
     pair.key.chmod(0o640)
     told = refused(tmp_path, *pair.arguments)
-    assert "others than its owner" in told
+    assert "users other than its owner" in told
     assert "chmod 600 " in told
 
 
@@ -291,7 +291,7 @@ def test_a_list_that_is_gone_revokes_what_it_did(path: Path, caplog: pytest.LogC
     with caplog.at_level(logging.ERROR):
         assert all(revocations.has(ONE) for _ in range(5))
     assert len(caplog.records) == 1
-    assert "what was revoked stays so" in caplog.text
+    assert "the earlier list of revocations stays in force" in caplog.text
     path.write_text(OTHER)
     assert revocations.has(OTHER)
     assert not revocations.has(ONE)
@@ -303,7 +303,7 @@ def test_a_wrong_line_frees_nobody_and_hides_nobody(path: Path, caplog: pytest.L
     path.write_text(f"{ONE[:-1]}\n{OTHER}\n")
     assert revocations.has(OTHER)
     assert revocations.has(ONE)
-    assert "is no SHA-256 fingerprint" in caplog.text
+    assert "is not a SHA-256 fingerprint" in caplog.text
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"no fingerprint", b"\xff\xfe", b"1" * 63])

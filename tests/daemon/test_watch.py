@@ -109,7 +109,7 @@ async def test_a_root_that_is_missing_is_waited_for(tmp_path: Path, caplog: pyte
             await until(lambda: told.paths == {job.name.encode()})
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
-    assert any("later can be read now" in record.getMessage() for record in caplog.records)
+    assert any("later is readable again" in record.getMessage() for record in caplog.records)
 
 
 async def test_another_directory_in_the_place_of_a_job_is_found(tmp_path: Path) -> None:

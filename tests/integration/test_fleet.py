@@ -328,6 +328,6 @@ def test_sql_is_answered_and_what_is_wrong_is_said(lake: Path) -> None:
     ended = profagent("fleet", "stats", "--lake", lake, "--since", "nonsense")
     assert (ended.code, "nonsense" in ended.err) == (2, True)
     ended = profagent("fleet", "stats", "--lake", lake, "--label", "rack")
-    assert (ended.code, "'rack' is no label" in ended.err) == (2, True)
+    assert (ended.code, "'rack' is not a label" in ended.err) == (2, True)
     ended = profagent("fleet", "stats", "--lake", "")
     assert (ended.code, "no lake is named" in ended.err) == (2, True)

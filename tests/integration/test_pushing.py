@@ -51,4 +51,4 @@ def test_record_knows_at_its_begin_that_it_cannot_push(workspace: Path) -> None:
 def test_push_takes_sessions_or_all(workspace: Path) -> None:
     for arguments in ((), ("--all", "1")):
         ended = profagent("push", *arguments, "--workspace", workspace)
-        assert (ended.code, "push takes sessions, or --all" in ended.err) == (2, True)
+        assert (ended.code, "push needs sessions, or --all" in ended.err) == (2, True)

@@ -161,7 +161,7 @@ def test_a_job_of_another_soc_is_refused(verb: tuple[str, ...], tmp_path: Path) 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_what_is_no_job_is_refused(verb: tuple[str, ...], tmp_path: Path) -> None:
-    _refused(profagent(*verb, "-dir", tmp_path), "no JOB directory", "name the JOB")
+    _refused(profagent(*verb, "-dir", tmp_path), "not a JOB directory", "name the JOB")
     _refused(profagent(*verb, "-dir", tmp_path / "missing"), "missing")
     _refused(profagent(*verb), "dir")
 

@@ -47,7 +47,7 @@ async def _check(path: str, board: str | None) -> Section:
 async def _content(file: AclJsonFile) -> bytes:
     data = await file.read()
     if data is None:
-        raise UsageError(f"{file.shown} is not there", hint="`profagent aclconfig set --output DIR` makes one")
+        raise UsageError(f"{file.shown} does not exist", hint="`profagent aclconfig set --output DIR` makes one")
     return data
 
 

@@ -120,7 +120,7 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
 
 
 PROFILER, DUMP = "profiler", "dump"
-_HINT = "mend the file: `profagent aclconfig check` says what the runtime takes"
+_HINT = "correct the file: `profagent aclconfig check` says what the runtime takes"
 _SWITCH_KEYS = ("switch", "acl_api", "aicpu", "aacpu")
 # The manual's spelling of each key, then the one that the libraries read.
 _SPELLINGS = (("switch",), ("interval",), ("acl_api",), ("aacpu", "aicpu"), ("aac_metrics", "aic_metrics"))

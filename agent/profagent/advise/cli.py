@@ -101,4 +101,4 @@ def _write(advice: Advice, folder: Path) -> None:
     make_directory(folder)
     file = folder / VENDOR_FILE
     write_atomically(file, [msgspec.json.format(msgspec.json.encode(vendor_document(advice)))])
-    tell(f"{file} is written; its form is unverified: no file of the vendor's was at hand")
+    tell(f"{file} is written; its form is unverified: it could not be compared with a file of the vendor's tool")

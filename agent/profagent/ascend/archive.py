@@ -98,7 +98,7 @@ class Unpacked(NamedTuple):
 def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
     """Unpack the regular files of an archive into a folder, and return the names of the others.
 
-    Raises ResultError if the archive is damaged, a name leads out of the folder, or a limit is reached.
+    Raises ResultError if the archive is damaged, a name leads to a place outside the folder, or a limit is reached.
     """
     unpacked = Unpacked([], [])
     try:
@@ -114,7 +114,7 @@ def unpack(archive: Path, folder: Path, limits: Limits) -> Unpacked:
         # An error of the system has a number; damages that bz2 and gzip find are an OSError without one.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ResultError(archive, 0, f"the archive cannot be read: {error}", hint="pack or copy it anew") from error
+        raise ResultError(archive, 0, f"cannot read the archive: {error}", hint="pack or copy it again") from error
     return unpacked
 
 
@@ -182,7 +182,12 @@ def _inside(archive: Path, folder: Path, name: str) -> Path:
     parts = PurePosixPath(name.replace("\\", "/"))
     # A hostile name must not reach any file outside of the folder, also on a system with drives.
     if parts.is_absolute() or ".." in parts.parts or not parts.parts or "\0" in name or ":" in parts.parts[0]:
-        raise ResultError(archive, 0, f"the name {name!r} leads out of the folder", hint="unpack it by hand and look")
+        raise ResultError(
+            archive,
+            0,
+            f"the name {name!r} leads to a place outside the folder",
+            hint="unpack it by hand and check its content",
+        )
     file = folder.joinpath(*parts.parts)
     file.parent.mkdir(parents=True, exist_ok=True)
     return file

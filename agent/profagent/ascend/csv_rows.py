@@ -82,7 +82,7 @@ def read_sheet(file: Path) -> Sheet:
         except UnicodeEncodeError as error:
             raise ResultError(file, 1, "it is not UTF-8: save it as UTF-8") from error
         except csv.Error as error:
-            raise ResultError(file, 1, f"it is no CSV any more: {error}") from error
+            raise ResultError(file, 1, f"it is not valid CSV from here on: {error}") from error
     if not first:
         raise ResultError(file, 1, "it is empty")
     return sheet_of(first)
@@ -147,7 +147,7 @@ class Rows:
                     is_more = not isinstance(error, _LongLineError)
                     read = sum(1 + sum(cell.count("\n") for cell in row) for row in rows)
                     lost = max(reader.line_num - begin - read, 1)
-                    what = f"it is no CSV any more: {error}: {lost:,} lines from it on are not read"
+                    what = f"it is not valid CSV from here on: {error}: {lost:,} lines from it on are not read"
                     self.damages.append(Damage(before + begin + read + 1, lost, what))
                 if rows := [row for row in rows if row]:
                     yield self._texts(rows), before + reader.line_num + 1

@@ -90,7 +90,10 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
 
     Raises ResultError if the database cannot be read, and at the end for its damaged tables.
     """
-    hint = "close what else has it open, or copy it; a damaged one is exported anew with `msprof --export=on`"
+    hint = (
+        "close other programs that have it open, or copy it; if it is damaged, export it again with"
+        " `msprof --export=on`"
+    )
     problems: list[str] = []
     damaged: set[bytes] = set()
 
@@ -117,7 +120,7 @@ def import_database(draft: Draft, file: Path, path: str, *, has_kernels: bool) -
                     problems.append(f"{name}: {error}")
             end, size = _end_of(connection, file), file.stat().st_size
     except sqlite3.Error as error:
-        raise ResultError(file, 0, f"the database cannot be read: {error}", hint=hint) from error
+        raise ResultError(file, 0, f"cannot read the database: {error}", hint=hint) from error
     if damaged:
         problems.append(f"{len(damaged):,} texts are not UTF-8, which are here with \N{REPLACEMENT CHARACTER} in them")
     if size > end:

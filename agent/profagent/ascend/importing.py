@@ -216,7 +216,7 @@ def _result_of(future: Future[Drafted], arguments: _DraftArguments) -> Drafted:
 
 def _too_large(source: ResultSource) -> ProfagentError:
     what = f"{source.address}: what read it was out of memory, or was killed"
-    return ProfagentError(what, hint="import it by itself, where more memory is free")
+    return ProfagentError(what, hint="import it alone, on a host with more free memory")
 
 
 def _drafted(arguments: _DraftArguments) -> Drafted:
@@ -291,8 +291,8 @@ def _fill(draft: Draft, source: ResultSource) -> None:
 
     found = _recognised(draft, source, note_loss)
     if found and not errors and not any(each.is_known for each in found):
-        hint = "docs/reference/ascend.md lists the families; what is of none is kept beside others of its run"
-        raise ResultError(source.path, 0, "no family of results is like this", hint=hint)
+        hint = "docs/reference/ascend.md lists the known families of results"
+        raise ResultError(source.path, 0, "it matches no known family of results", hint=hint)
     makes = figures_by_file(found)
     taken: Sequence[str] = ()
     # Summaries come first, then databases: steps and calls that they have are not taken from other files again.
@@ -313,7 +313,7 @@ def _fill(draft: Draft, source: ResultSource) -> None:
         if each.form is Form.DATABASE:
             taken = draft.figures_taken()
     if not draft.rows:
-        raise errors[0] if errors else ResultError(source.path, 0, "none of its files has a row")
+        raise errors[0] if errors else ResultError(source.path, 0, "none of its files has any row")
 
 
 def _recognised(

@@ -145,7 +145,7 @@ def _pairs(named: tuple[str, ...]) -> dict[str, str]:
     for each in named:
         name, equals, value = each.partition("=")
         if not equals:
-            raise UsageError(f"{each!r} is no KEY=VALUE", hint="docs/reference/options.md has all keys")
+            raise UsageError(f"{each!r} is not of the form KEY=VALUE", hint="docs/reference/options.md has all keys")
         pairs[name] = value
     return pairs
 

@@ -95,7 +95,7 @@ def _text(name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is no text in UTF-8: byte {error.start}", hint=_HINT) from error
+        raise UsageError(f"{name} is not UTF-8 text: byte {error.start}", hint=_HINT) from error
 
 
 def _is_json(text: str) -> bool:

@@ -164,7 +164,7 @@ def put_in_groups(
     Example: profagent boards set orange --leave rack3 --drop rack
     """
     if not (joins or leaves or labels or drops):
-        raise UsageError("nothing is to be set", hint="name a --group or a --label; or --leave GROUP, --drop KEY")
+        raise UsageError("nothing to set", hint="name a --group or a --label; or --leave GROUP, --drop KEY")
     from profagent.store.sessions import labels_of  # noqa: PLC0415 - numpy, only where labels are set
 
     file = BoardsFile()

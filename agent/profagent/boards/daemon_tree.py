@@ -132,7 +132,9 @@ def unpack(path: Path) -> DaemonTree:
         version = manifest["version"]
         about = {key: value for key, value in manifest.items() if key not in ("files", "version")}
     except (OSError, EOFError, tarfile.TarError, KeyError, ValueError, TypeError) as error:
-        raise ProfagentError(f"{path} is no bundle: {error}", hint="make it anew with `profagent bundle`") from error
+        raise ProfagentError(
+            f"{path} is not a bundle: {error}", hint="build it again with `profagent bundle`"
+        ) from error
     return DaemonTree(version, files, about)
 
 
@@ -187,7 +189,7 @@ async def chosen_version(facts: BoardFacts, wish: str, bundle: Path | None, whee
     if wish == "bundled" and bundle is None:
         raise UsageError("--python bundled needs --bundle FILE", hint=hint)
     if wish == "system" and bundle is not None:
-        raise UsageError("--bundle goes with --python bundled, or auto", hint="leave one of them out")
+        raise UsageError("--bundle goes with --python bundled, or auto", hint="give only one of them")
     if bundle is not None and (why or wish == "bundled"):
         tree = await asyncio.to_thread(unpack, bundle)
         if (machine := tree.about["machine"]) != facts.machine:

@@ -68,7 +68,8 @@ def read_probe(output: str) -> BoardPython:
         return BoardPython(machine, path, _pair(version), glibc)
     except ValueError as error:
         raise ProfagentError(
-            f"the board's Python said {output.strip()[-200:]!r}", hint="log in and see what `python3 -V` prints"
+            f"the board's Python printed an unexpected answer: {output.strip()[-200:]!r}",
+            hint="log in to the board and check what `python3 -V` prints",
         ) from error
 
 
@@ -179,8 +180,8 @@ def read_answers(output: str, facts_of: Callable[[Mapping[str, str], Mapping[str
         return facts_of(said, {path: "\n".join(text) for path, text in files.items()})
     except (KeyError, ValueError) as error:
         raise ProfagentError(
-            f"the board's shell does not answer as expected: {error}",
-            hint="log in and see what it prints by itself (.profile, .bashrc)",
+            f"the board's shell printed an unexpected answer: {error}",
+            hint="log in and check what the shell prints at login (.profile, .bashrc)",
         ) from error
 
 

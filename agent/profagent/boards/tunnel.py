@@ -108,7 +108,7 @@ async def _expect(program: Program, wanted: bytes, host: str) -> bytes:
     reason = next((text for text in complaint if text.startswith("profagentd:")), complaint[-1])
     raise ProfagentError(
         f"the temporary daemon on {host} does not start: {reason}",
-        hint="check --root, and that /tmp of the board has room and lets programs be run",
+        hint="check --root, and that the board's /tmp has free space and is not mounted noexec",
     )
 
 
@@ -169,9 +169,11 @@ async def access_to(
         return
     over = over or OverSsh()
     if access.insecure:
-        raise UsageError("--insecure says nothing of a tunnel", hint="leave it out: SSH leads to that board")
+        raise UsageError(
+            "--insecure has no meaning for an SSH tunnel", hint="leave it out: SSH already protects this connection"
+        )
     if access.keys and over.roots:
-        raise UsageError("--keys says nothing of a temporary daemon", hint="leave it out with --root")
+        raise UsageError("--keys has no meaning for a temporary daemon", hint="leave it out with --root")
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(socket_folder())
         # The tunnels write to this copy: each one learns at every connection which daemon it leads to.

@@ -301,7 +301,9 @@ def command(
         _print_calibration(learnt)
     # The table of counters is printed before the error, because it says what would settle each.
     if not any(finding.fit for finding in learnt.findings):
-        raise ProfagentError("no counter was found", hint="the last column says what would settle each")
+        raise ProfagentError(
+            "no counter was identified", hint="the last column says which measurement would decide each"
+        )
     if output is not None:
         write_atomically(output, [learnt.map_text(name or output.stem, sdk).encode()])
         if not as_json:

@@ -349,7 +349,7 @@ async def job_files_of(target: str, job: str | None, workspace: Path | None) -> 
         jobs = await jobs_of(connection, number, job)
     if len(jobs) != 1:
         names = ", ".join(each.name for each in jobs) or "none"
-        raise UsageError(f"a kit is of one JOB; session {number} has {names}", hint="choose with --job NAME")
+        raise UsageError(f"a kit contains one JOB, and session {number} has {names}", hint="choose with --job NAME")
     return place.board_mirror(session.board) / jobs[0].name
 
 
@@ -390,10 +390,12 @@ def command(
     kit = gather(directory, tables, sdk=sdk, is_anonymous=anonymous)
     click.echo("\n".join(kit.lines()))
     if not yes and not sys.stdin.isatty():
-        raise UsageError("nothing was written: nobody is here to agree", hint="look at the list, then add --yes")
+        raise UsageError(
+            "nothing was written: there is no terminal to confirm at", hint="check the list, then add --yes"
+        )
     shown = printable(str(output))
     if not yes and not click.confirm(f"Write {counted(len(kit.files), 'file')} to {shown}?"):
-        raise ProfagentError("nothing was written", hint="look at the list again, or add --anonymous")
+        raise ProfagentError("nothing was written", hint="check the list again, or add --anonymous")
     data = kit.archive()
     write_atomically(output, [data])
     click.echo(f"wrote {shown}: {len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}")

@@ -40,7 +40,7 @@ def duration_s(text: str) -> float:
     hours, minutes, seconds = (float(part or 0) for part in (match.groups() if match is not None else "000"))
     duration = hours * 3600 + minutes * 60 + seconds
     if not duration:
-        raise UsageError(f"{text!r} is no duration", hint="write more than nothing, like 90s, 10m or 1h30m")
+        raise UsageError(f"{text!r} is not a duration", hint="write a time above zero, such as 90s, 10m or 1h30m")
     return duration
 
 
@@ -48,7 +48,7 @@ def time_us(text: str) -> float:
     """Return the microseconds of `20ms`, `350us` or `1.5s`; raise UsageError for 0 and anything else."""
     match = _TIME.fullmatch(text.strip())
     if match is None or not (found := float(match[1]) * _US[match[2]]):
-        raise UsageError(f"{text!r} is no time", hint="write more than nothing, like 20ms, 350us or 1.5s")
+        raise UsageError(f"{text!r} is not a time", hint="write a time above zero, such as 20ms, 350us or 1.5s")
     return found
 
 
@@ -56,7 +56,7 @@ def age_us(text: str) -> int:
     """Return the microseconds of `36h`, `30d` or `8w`; raise UsageError for anything else."""
     match = _AGE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no age", hint="write hours, days or weeks: 36h, 30d, 8w")
+        raise UsageError(f"{text!r} is not an age", hint="write hours, days or weeks: 36h, 30d, 8w")
     return int(match[1]) * _HOURS[match[2]] * US_PER_HOUR
 
 
@@ -64,7 +64,7 @@ def size_bytes(text: str) -> int:
     """Return the bytes of `500M` or `1.5G`, in powers of 1024; raise UsageError for anything else."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no size", hint="write it like 500M or 20G")
+        raise UsageError(f"{text!r} is not a size", hint="write it like 500M or 20G")
     return int(float(match[1]) * 1024 ** _POWERS[match[2].upper()])
 
 

@@ -95,7 +95,7 @@ async def interrupted_by(stop: asyncio.Event, before: str) -> AsyncIterator[None
     except asyncio.CancelledError:
         # Another cancellation may have come at the same time: it has precedence, and must not be swallowed.
         if stop.is_set() and task.uncancel() == 0:
-            raise UnreachableError(f"stopped before {before}", hint="start it again") from None
+            raise UnreachableError(f"the command was stopped before {before}", hint="start it again") from None
         raise
     finally:
         watching.cancel()

@@ -121,7 +121,7 @@ def directory_named(target: str) -> Path | None:
     if directory.is_dir():
         return directory
     if session_query(target) is None and "/" in target:
-        raise UsageError(f"there is no JOB directory {target}", hint=f"a session is {SESSION_FORMS}")
+        raise UsageError(f"the JOB directory {target} does not exist", hint=f"a session is {SESSION_FORMS}")
     return None
 
 

@@ -194,8 +194,8 @@ class BoardRun:
             return RunEnd(1, LOST, complaint)
         if status != 0:
             raise ProfagentError(
-                f"following the program on {remote.host} ended with status {status}",
-                hint="another profagent may follow it; or look there whether it has tail, cat and grep",
+                f"the shell that follows the program on {remote.host} ended with status {status}",
+                hint="check that no other profagent follows the program, and that the board has tail, cat and grep",
             )
         why = "{ [ ! -e abandoned ] || echo abandoned; [ ! -e failure ] || cat failure; }"
         lines = (await remote.must(f"cd {self._run} && cat status && {why}")).text.split("\n", 1)
@@ -260,7 +260,9 @@ async def _wait_until_ready(program: Program, host: str, tell: Callable[[str], N
             return
         if line.startswith(b"beside "):
             _, pid, user = line.decode("ascii", "replace").split()
-            tell(f"a collect of user {user} runs on {host}, too (process {pid}): what both record may be of no use")
+            tell(
+                f"a collect of user {user} runs on {host}, too (process {pid}): the two may spoil each other's records"
+            )
         said = line
     complaint = await program.complaint()
     ran = RanCommand(said, complaint.encode(), await program.wait())
@@ -268,7 +270,7 @@ async def _wait_until_ready(program: Program, host: str, tell: Callable[[str], N
     pid, _, who = rest.partition(" ")
     if word == "held":
         raise ProfagentError(
-            f"{host} is taken: another collect runs there ({who or 'nobody knows who'}; keeper {pid} on the board)",
+            f"{host} is busy: another collect runs there ({who or 'its user is unknown'}; keeper {pid} on the board)",
             hint="one profiling task at a time on a device: wait for it, or end it there with Ctrl-C; one whose host is"
             f" gone is ended after {ABANDONED_S // 60} minutes, or at once by `kill {pid}` on the board",
         )

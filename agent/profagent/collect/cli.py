@@ -43,7 +43,7 @@ def read_ini(text: str, file: str) -> tuple[str, str]:
         parser.read_string(text.removeprefix("\ufeff"), file)
     except configparser.Error as error:
         # The parser's message may quote a line, which may be the one with the password.
-        raise UsageError(f"{file} is no ini file: {type(error).__name__}", hint=_HINT) from None
+        raise UsageError(f"{file} is not an ini file: {type(error).__name__}", hint=_HINT) from None
     if not parser.has_section(_SECTION):
         raise UsageError(f"{file} has no section [{_SECTION}]", hint=_HINT)
     values = {key: value.strip() for key, value in parser.items(_SECTION)}
@@ -130,7 +130,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     folder = project or (None if absolute else Path())
     # A call in the home directory must not upload all of it.
     if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
-        raise UsageError(f"{folder.resolve()} is no project", hint="name the program's directory with --project")
+        raise UsageError(
+            f"{folder.resolve()} is not a project directory", hint="name the program's directory with --project"
+        )
     collect_options = CollectOptions(
         board=name,
         target=target,
@@ -180,7 +182,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         name, separator, pairs[name] = text.partition("=")
         if not separator or not name.isidentifier() or not name.isascii():
-            raise UsageError(f"--env {text!r} is no variable", hint="write it as NAME=VALUE")
+            raise UsageError(f"--env {text!r} is not a variable", hint="write it as NAME=VALUE")
     return pairs
 
 

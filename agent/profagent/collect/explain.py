@@ -79,7 +79,7 @@ def failure(after: Aftermath) -> Cause | None:
         return _DISK_FULL
     name, number = after.place.main, after.status - SIGNALLED
     if number in set(signal.Signals):
-        remedy = "what was recorded until then is kept; on the board, dmesg tells of memory that ran out"
+        remedy = "the records up to then are kept; on the board, `dmesg` shows whether memory ran out"
         return Cause(f"{name} was ended by signal {signal.Signals(number).name}", remedy)
     # Shells end with these if they cannot run a program, or do not find it.
     if after.status in (126, 127):
@@ -182,7 +182,7 @@ def _cause_in_acl_json(after: Aftermath) -> Cause:
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
     if after.main.has_own_profiling:
         text = "the program names svp_acl_prof_init, which fails with 148047 while acl.json says anything of profiling"
-        remedy = "let it use one of the two: run it with `profagent record` beside it, or take the call out"
+        remedy = "use one of the two: run the program beside `profagent record`, or remove the call"
     elif paths and after.acl_json not in found:
         text = f"the program names {', '.join(paths)}, which is {found[0]}, not {after.acl_json}"
         remedy = f"--acl-json {found[0]}"

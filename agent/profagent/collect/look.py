@@ -37,7 +37,9 @@ class Place:
         self.directory = directory
         self.main = posixpath.normpath(posixpath.join(directory, main))
         if not main.startswith("/") and not self.main.startswith(f"{directory}/"):
-            raise UsageError(f"-m {main} leads out of the project", hint="name it relative to --project, or absolutely")
+            raise UsageError(
+                f"-m {main} leads to a place outside the project", hint="name it relative to --project, or absolutely"
+            )
         # Directories in which the program starts, JOBs appear, profagent has its files, and the current run has its
         # files.
         self.main_directory = posixpath.dirname(self.main)

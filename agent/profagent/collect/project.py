@@ -125,7 +125,9 @@ def project_tree(project: Path, left_out: Collection[Path] = ()) -> Tree:
     Repositories of version control, JOBs, and `left_out` are excluded. Raises UsageError.
     """
     if not project.is_dir():
-        raise UsageError(f"{project} is no directory", hint="name the directory that holds the program with --project")
+        raise UsageError(
+            f"{project} is not a directory", hint="name the directory that holds the program with --project"
+        )
     resolved = {path.resolve() for path in left_out}
     try:
         entries = ((name, _entry(path)) for name, path in _paths(project, resolved))
@@ -142,7 +144,7 @@ def _paths(project: Path, left_out: Collection[Path]) -> Iterator[tuple[str, Pat
         for base in sorted((*directories, *(name for name in files if (here / name).resolve() not in left_out))):
             name = (here / base).relative_to(project).as_posix()
             if not is_plain_name(name):
-                raise UsageError(f"{name!r} cannot be sent by its name", hint="rename it, or keep it elsewhere")
+                raise UsageError(f"{name!r} has a name that cannot be sent", hint="rename it, or keep it elsewhere")
             yield name, here / base
 
 
@@ -208,7 +210,8 @@ def _pack(project: Path, names: Iterable[str], file: IO[bytes]) -> None:
                 archive.add(project / name, name, recursive=False)
         except OSError as error:
             raise UsageError(
-                f"{error.filename or project} changes while it is sent", hint="let what writes it end first"
+                f"{error.filename or project} changed while it was sent",
+                hint="wait until the program that writes it has ended",
             ) from error
     file.seek(0)
 

@@ -100,5 +100,7 @@ def script(shell: str) -> str:
 def _own_shell() -> str:
     shell = Path(os.environ.get("SHELL", "")).name
     if shell not in PLACES:
-        raise UsageError(f"$SHELL names no shell of {', '.join(PLACES)}", hint="name it with --shell")
+        raise UsageError(
+            f"$SHELL names none of the known shells {', '.join(PLACES)}", hint="name your shell with --shell"
+        )
     return shell

@@ -53,7 +53,8 @@ class RequestedSettings:
         """Raise UsageError if the options contradict each other or cannot be parsed."""
         if self.listen is not None and not self.listen.startswith("unix:/") and not _ADDRESS.fullmatch(self.listen):
             raise UsageError(
-                f"--listen {self.listen!r} is no HOST:PORT", hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh"
+                f"--listen {self.listen!r} is not of the form HOST:PORT",
+                hint=f"take {DEFAULT_LISTEN}, or unix:/PATH with --via ssh",
             )
         if (self.min_free is not None) != (self.retain == _MIN_FREE):
             raise UsageError("--retain min_free and --min-free SIZE go together", hint="e.g. --min-free 200MB, or 10%")
@@ -114,11 +115,11 @@ def board_settings(
     try:
         document = tomlkit.parse(old)
     except TOMLKitError as error:
-        raise ProfagentError(f"{layout.config} on the board: {error}", hint="mend it there, or remove it") from error
+        raise ProfagentError(f"{layout.config} on the board: {error}", hint="correct it there, or remove it") from error
     if asked.listen is None and not isinstance(document.get("listen", ""), str):
         raise ProfagentError(
-            f"{layout.config} on the board: listen = {document['listen']} is no text",
-            hint="mend it there, or use --listen",
+            f"{layout.config} on the board: listen = {document['listen']} is not a string",
+            hint="correct it there, or use --listen",
         )
     for key, value in _changes(document, asked, consumer).items():
         _set(document, key, value)
@@ -184,7 +185,7 @@ def check_version(facts: InstalledFacts, name: str, *, is_upgrade: bool) -> None
     if facts.current not in ("", name) and not is_upgrade:
         raise UsageError(
             f"{facts.hostname} has {facts.current}, and this is {name}",
-            hint="--upgrade puts it in its place; --rollback goes back to the one before",
+            hint="--upgrade replaces it; --rollback returns to the earlier version",
         )
 
 
@@ -201,7 +202,7 @@ def board_name(facts: InstalledFacts) -> str:
     """
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", facts.hostname).strip("-_")[:63]
     if not name or facts.hostname in ("", "(none)", "localhost"):
-        raise UsageError(f"the board calls itself {facts.hostname!r}", hint="give it a name with --name")
+        raise UsageError(f"the board has the name {facts.hostname!r}", hint="give it a name with --name")
     return name
 
 
@@ -315,7 +316,7 @@ def board_keys(
     keys = Keys(folder)
     if not folder.is_dir() or not any(folder.iterdir()):
         keys.init()
-        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and a copy of it")
+        tell(f"made a CA for keys in {folder}; keep its ca.key secret, and keep a backup")
     if not (folder / CA).exists():
         raise UsageError(f"{folder} has no {CA}", hint="name the folder of `profagent keys init` with --keys")
     files = {each: content(folder / each) for each in (CA, REVOKED) if (folder / each).exists()}

@@ -115,7 +115,7 @@ def _check(*, rollback: bool, is_removal: bool, chosen: dict[str, Any]) -> None:
     ways = [name for name, is_so in (("--upgrade", chosen["is_upgrade"]), ("--rollback", rollback)) if is_so]
     ways += ["--remove"] if is_removal else []
     if len(ways) > 1:
-        raise UsageError(f"{' and '.join(ways)} exclude each other", hint="take one of them")
+        raise UsageError(f"{' and '.join(ways)} cannot be given together", hint="give only one of them")
     given = [key for key in BRINGS if chosen[key]]
     if given and (rollback or is_removal):
         option = given[0].removesuffix("s").replace("_", "-")

@@ -311,8 +311,8 @@ class Deployment:
             return
         if not await Person().confirm(f"Replace {'these' if len(replaced) > 1 else 'this'}? (yes/no) "):
             raise UsageError(
-                f"nothing was changed on {self.board.facts.hostname}, which is to lose {replaced[0]}",
-                hint="say yes at a terminal, or --replace, when nobody needs that any more",
+                f"nothing was changed on {self.board.facts.hostname}, and it would have lost {replaced[0]}",
+                hint="confirm at a terminal, or add --replace, once nobody needs it",
             )
 
     def _keys(self) -> Files:

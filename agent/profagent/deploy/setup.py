@@ -80,7 +80,7 @@ def checked_tree(directory: str) -> str:
     for path, digest in manifest["files"].items():
         with open(f"{directory}/{path}", "rb") as file:
             if hashlib.sha256(file.read()).hexdigest() != digest:
-                raise SetupError(f"{path} is damaged", "bring it again: unpack the bundle, or run this, once more")
+                raise SetupError(f"{path} is damaged", "copy it again: unpack the bundle or run this command once more")
     return f"{manifest['version']}-{hashlib.sha256(text).hexdigest()[:_DIGITS]}"
 
 
@@ -122,7 +122,7 @@ def _locked(lock: str, owner: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             other = os.read(handle, 200).decode("utf-8", "replace").strip() or "another host"
-            raise SetupError(f"it is being worked on from {other}", "try again when that is done") from None
+            raise SetupError(f"it is being changed from {other}", "try again when that is done") from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, owner.encode(), 0)
         yield

@@ -32,7 +32,9 @@ def floor_of(text: str) -> Floor:
     """Return the floor that a text such as `1%,0.1us` or `1%` gives; raise UsageError for any other text."""
     found = _FLOOR.fullmatch(text.replace(" ", ""))
     if found is None:
-        raise UsageError(f"{text!r} is no floor", hint="write it as 1%,0.1us: percent of the base, then microseconds")
+        raise UsageError(
+            f"{text!r} is not a floor", hint="write it as 1%,0.1us: percent of the base, then microseconds"
+        )
     return Floor(float(found["percent"]), float(found["us"] or 0.0))
 
 
@@ -89,7 +91,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent diff 13 14 --markdown
     """
     if as_json and as_markdown:
-        raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+        raise UsageError("--json and --markdown cannot be given together", hint="give only one of them")
     if workspace is not None and not any(map(_is_in_workspace, (base, new))):
         raise UsageError("--workspace goes with a session", hint="leave it out: BASE and NEW are none")
     chosen = Workspace.at(workspace)

@@ -86,8 +86,8 @@ def parse_condition(text: str) -> Condition:
     if found is None and (former := _FORMER.fullmatch(text.strip())):
         rest = former["rest"]
         raise UsageError(
-            f"--fail-if {text}: no such condition: an inference has two times",
-            hint=f"write latency{rest} for what the program waits, layers{rest} for the sum of the layers",
+            f"--fail-if {text}: the condition is ambiguous: an inference has two times",
+            hint=f"write latency{rest} for the time that the program waits, or layers{rest} for the sum of the layers",
         )
     if found is None:
         raise UsageError(
@@ -274,8 +274,8 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
         for scope in scopes:
             if not scope.job.frequency_mhz:
                 raise UsageError(
-                    f"how long a tick takes in {scope.job.name} of {operand.name} is not known",
-                    hint="it has no info.json: compare another run, or look at `profagent stats`, which tells ticks",
+                    f"the length of a tick is unknown in {scope.job.name} of {operand.name}",
+                    hint="it has no info.json: compare another run, or use `profagent stats`, which shows ticks",
                 )
         runs: list[ModelRun] = []
         async with aclosing(read_jobs(readers, scopes, in_us=True)) as jobs:

@@ -301,7 +301,7 @@ def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
             hint = "export it from a JOB with info.json, and as CSV or JSON"
             raise UsageError(f"{file} has {time_us!r} for the time of layer {name}", hint=hint) from error
     if not times:
-        raise UsageError(f"{file} is no table op_summary", hint=f"it needs the columns {', '.join(COLUMNS)}")
+        raise UsageError(f"{file} is not an op_summary table", hint=f"it needs the columns {', '.join(COLUMNS)}")
     pictures = frozenset({(int(named["batch"]), int(named["pictures"]))} if named and named["pictures"] else ())
     layers = tuple(LayerName(name, kind, UNITS[0]) for _, name, kind in times)
     counts = np.array([[records[key] for key in times]])
@@ -309,7 +309,7 @@ def _inference(file: Path, named: re.Match[str] | None) -> ModelRun:
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    hint = f"name a table op_summary, as CSV or JSON, with the columns {', '.join(COLUMNS)}"
+    hint = f"name an op_summary table, as CSV or JSON, with the columns {', '.join(COLUMNS)}"
     try:
         # The vendor's tool and spreadsheets write a byte order mark.
         text = file.read_text("utf-8-sig")
@@ -317,7 +317,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
     except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"cannot read {file}: {error}", hint=hint) from error
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.keys() >= set(COLUMNS) for row in rows):
-        raise UsageError(f"{file} is no table op_summary", hint=hint)
+        raise UsageError(f"{file} is not an op_summary table", hint=hint)
     return rows
 
 

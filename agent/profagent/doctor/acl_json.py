@@ -192,7 +192,7 @@ def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator
         why = f"{output!r} is relative: it begins in the directory that the program is started in"
         yield unknown(check, why, "write an absolute path, of a directory that exists")
     elif state in ("missing", "not a directory"):
-        evidence = "does not exist" if state == "missing" else "is no directory"
+        evidence = "does not exist" if state == "missing" else "is not a directory"
         yield bad(check, f"{output} {evidence}: the JOB goes to the program's current directory", make)
     elif roots is not None and not any(f"{output}/".startswith(f"{root.rstrip('/')}/") for root in roots):
         remedy = daemon_remedy(f"add {output!r} to roots", f"--root {shlex.quote(output)}")

@@ -120,12 +120,12 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         **more: Any,
     ) -> int:
         if last is not None and (from_text or to_text):
-            raise UsageError("--last does not go with --from and --to", hint="leave one of them out")
+            raise UsageError("--last does not go with --from and --to", hint="give only one of them")
         found = [await _target_of(target, workspace, maps) for target in targets]
         selection = TraceSelection(last, _time_us(from_text), _time_us(to_text))
         operands = [SessionOperand(target.database, target.session) for target in found]
         if len({*operands}) < len(operands):
-            raise UsageError("a session is named twice", hint="name each once")
+            raise UsageError("a session was named twice", hint="name each once")
         # A trace of several sessions goes to the folder of the first one.
         file = output or results(found[0], format_) / format_.file_name
         merged = await export_trace(operands, file, selection, functools.partial(format_.load(), **more))
@@ -141,7 +141,10 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
 def _report_merged(merged: MergedTrace, format_: Format, *, as_json: bool) -> None:
     # One warning is enough for all files of a trace: each of them has its own metadata.
     if len(merged.files) > 1:
-        tell("cut by tracks: no file has all of a time. --from and --to choose a time, `export perfetto` is one file")
+        tell(
+            "the trace is split by tracks, so that no file has all tracks of a time; --from and --to choose a time,"
+            " `export perfetto` writes one file"
+        )
     if merged.unplaced:
         tell(f"{merged.unplaced} records have no known place in time and are left out")
     if merged.metadata["clock"] == "host":
@@ -168,7 +171,7 @@ def _time_us(text: str | None) -> int | None:
         return int(seconds * US_PER_S)
     except (ValueError, OverflowError) as error:
         hint = "write seconds since 1970, or a time as 2026-11-23T14:00:00, which is UTC"
-        raise UsageError(f"{text!r} is no time", hint=hint) from error
+        raise UsageError(f"{text!r} is not a time", hint=hint) from error
 
 
 def _utc(text: str) -> datetime:

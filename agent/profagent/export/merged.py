@@ -113,7 +113,7 @@ async def export_trace(
             why = "nothing in it has a known start, so that there is no trace of it"
             raise UsageError(why, hint="`profagent stats` has its durations, `profagent ledger` says what has no start")
         if not begins:
-            raise UsageError("there is nothing in that time", hint="leave out --from, --to and --last")
+            raise UsageError("the chosen time has no events", hint="leave out --from, --to and --last")
         origin_us = int(min(begins))
         metadata: dict[str, Any] = {
             "profagent": __version__,

@@ -44,7 +44,7 @@ def _require_export(file: Path) -> None:
     with suppress(sqlite3.Error), closing(sqlite3.connect(read_only(file), uri=True)) as there:
         names = {name for (name,) in there.execute("SELECT name FROM sqlite_schema")}
         if names and "export" not in names:
-            raise UsageError(f"{file} is a database, and no session as a file", hint="name another file")
+            raise UsageError(f"{file} is a database, and not an exported session", hint="name another file")
 
 
 def _copy(database: Path, target: str, session: int, metadata: Mapping[str, Any]) -> list[int]:

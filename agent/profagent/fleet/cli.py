@@ -84,7 +84,7 @@ class Selected(NamedTuple):
             of_sessions.append(f"board IN ({', '.join(map(_quoted, self.boards))})")
         for each in self.labels:
             if "=" not in each:
-                raise UsageError(f"{each!r} is no label", hint="--label KEY=VALUE")
+                raise UsageError(f"{each!r} is not a label", hint="--label KEY=VALUE")
         # The column `labels` is one text of all labels, separated by blanks.
         of_sessions += [f"position({_quoted(f' {each} ')} IN concat(' ', labels, ' ')) > 0" for each in self.labels]
         named = {"kind": "layer" if kind and self.layer else kind, "model": self.model, "layer": self.layer}
@@ -105,7 +105,7 @@ def view_of(name: str, table: str, which: Iterable[str]) -> str:
 def _quoted(text: str) -> str:
     # Engines differ in whether a backslash escapes: quoting could not be the same for all.
     if "\\" in text:
-        raise UsageError(f"{text}: a backslash means something else in each engine", hint="leave it out")
+        raise UsageError(f"{text}: engines read a backslash differently", hint="leave it out")
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -165,7 +165,7 @@ def asking(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_asking(**given: Any) -> Any:
         asked = Asking(**{name: given.pop(name) for name in Asking._fields})
         if asked.as_json and asked.as_markdown:
-            raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+            raise UsageError("--json and --markdown cannot be given together", hint="give only one of them")
         return function(asked=asked, **given)
 
     return with_asking

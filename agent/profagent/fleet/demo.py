@@ -241,9 +241,7 @@ def shown(engine: str, output: Path | None) -> Iterator[str]:
     lake, fleet = folder / "lake", Fleet(datetime.now(UTC).date())
     if not lake.exists():
         if folder.exists() and any(folder.iterdir()):
-            raise UsageError(
-                f"{folder} is neither empty nor a fleet of this command", hint="name a folder that is to be"
-            )
+            raise UsageError(f"{folder} is neither empty nor a fleet that this command made", hint="name a new folder")
         tell(f"{fleet.boards} boards and {fleet.nights} nights are made and pushed, which takes a minute or two")
         with progress("fleet", "nights of a host") as progressed:
             asyncio.run(make_fleet(fleet, folder, progressed))

@@ -155,7 +155,7 @@ def parse_info_json(data: bytes, file: str) -> int:
     objects = list(_objects(_loaded(data, file)))
     if any(str(found.get("magic_num", "")).upper() == HI3519_MAGIC for found in objects):
         raise UnsupportedBoardError(
-            f"{file} is of a Hi3519DV500, whose records look like those of the SS928 and are not the same",
+            f"{file} is of a Hi3519DV500, whose records look like those of an SS928 but differ",
             hint="profagent reads JOB directories of SS928 and SS927 boards",
         )
     values = [found[FREQUENCY_KEY] for found in objects if FREQUENCY_KEY in found]

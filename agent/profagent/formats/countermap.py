@@ -106,7 +106,7 @@ class CounterMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Check what types cannot express. Raises ValueError."""
         for name, counter in self.counters.items():
             if name not in MAPPED_NAMES:
-                raise ValueError(f"{name!r} is no counter among {', '.join(MAPPED_NAMES)}")
+                raise ValueError(f"{name!r} is not a counter; the counters are {', '.join(MAPPED_NAMES)}")
             unit = "bytes" if name.endswith("_bytes") else "fraction"
             if counter.unit != unit:
                 raise ValueError(f"the unit of {name} is {unit}")

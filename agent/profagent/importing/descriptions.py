@@ -31,7 +31,7 @@ def description_of(folder: Path) -> JobDescription:
         found = {display_text(key): _text(value) for key, value in _entries(file).items()}
         known = dict([each for each in found.items() if _is_label(*each)][:MOST_LABELS])
         labels |= known
-        # A file with an entry that is no label is listed as skipped, so that the ledger notes it.
+        # A file with an entry that is not a label is listed as skipped, so that the ledger notes it.
         if found and known == found:
             files.add(file)
     return JobDescription(labels, frozenset(files))

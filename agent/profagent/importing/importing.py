@@ -118,7 +118,9 @@ class Import:
                 shown(_handle(batch[-1]), files)
                 # The batch before is committed, so a stop loses nothing.
                 if stop.is_set():
-                    raise ProfagentError("the import was stopped", hint="run it again: it goes on where it was")
+                    raise ProfagentError(
+                        "the import was interrupted", hint="run it again: it continues where it stopped"
+                    )
 
     async def _has_ended(self) -> bool:
         """Return True if nothing more will be written: a JOB has the end of each log, another source its end file."""
@@ -191,12 +193,14 @@ def _collection_at(directory: Path, workspace: Workspace) -> Path:
     directory = directory.resolve()
     if not source_named(directory.name):
         raise UsageError(
-            f"{directory.name} is no JOB's name",
+            f"{directory.name} is not the name of a JOB",
             hint="name a directory that is called JOB and 29 letters, or OPS-…, MARKS-… or METRICS-…",
         )
     if directory.is_relative_to(workspace.root.resolve() / "mirror"):
         # The import would replace each file while it reads it.
-        raise UsageError(f"{directory} is in the workspace's own mirror", hint="name another one with --workspace DIR")
+        raise UsageError(
+            f"{directory} is inside the workspace's own mirror", hint="name another one with --workspace DIR"
+        )
     return directory
 
 
@@ -204,7 +208,7 @@ def require_identity(board: str) -> None:
     """Raise UsageError if the text cannot be the identity of a board."""
     if not _IDENTITY.fullmatch(board):
         raise UsageError(
-            f"{board!r} is no board's identity",
+            f"{board!r} is not a board's identity",
             hint="write 1 to 64 of A-Z a-z 0-9 _ -, as `profagent sessions` shows it",
         )
 

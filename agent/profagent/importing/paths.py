@@ -58,9 +58,7 @@ async def import_paths(
             # The walk reads and unpacks files, which must not block the event loop.
             taken = await asyncio.to_thread(_look_through, walk, paths)
             if not walk.jobs and (maps.named is not None or profiling is not None):
-                raise UsageError(
-                    "--counter-map and --acl-json are about JOBs, and there is none", hint="leave them out"
-                )
+                raise UsageError("--counter-map and --acl-json apply to JOBs, and there is none", hint="leave them out")
             jobs = [await _import_job(job, workspace, board, maps, profiling) for job in walk.jobs]
             async with Store(workspace.database) as store:
                 jobs = [await with_ledger(store, each) for each in jobs]

@@ -155,7 +155,7 @@ class Walk:
         hint = "name a JOB directory, a directory of results, or a file"
         try:
             if not path.exists():
-                raise UsageError(f"there is no {path}", hint=hint)
+                raise UsageError(f"{path} does not exist", hint=hint)
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
         # A session is named after its folder, and `.` has no name.
@@ -167,7 +167,7 @@ class Walk:
         if self._count() == before and not is_seen:
             found = f": {skipped_text(self.skipped[skipped:])}" if len(self.skipped) > skipped else ""
             raise UsageError(
-                f"{path} has nothing that is known{found}",
+                f"{path} has nothing that can be imported{found}",
                 hint="name a JOB directory, a PROF_…, …_ascend_pt or …_ascend_ms directory, a CSV, JSON or .db file of"
                 " one, or an archive",
             )

@@ -111,6 +111,6 @@ def check_size(path: str, found: int, size: int | None) -> None:
     """Raise StoreError if `found` bytes were found of a log with `size` committed ones; None is not checked."""
     if size is not None and found != size:
         raise StoreError(
-            f"the mirror lost bytes of {path}: {found} of {size} are there",
+            f"the mirror is missing bytes of {path}: {found} of {size} are there",
             hint="start the capture again: it fetches what is missing",
         )

@@ -194,7 +194,7 @@ def list_collection(directory: Path) -> JobListing:
     files = [path for path, kind in found if kind == _FILE]
     if is_job(name) and looks_like_hi3519(files):
         raise UnsupportedBoardError(
-            f"{directory} was written by a Hi3519DV500: its records look alike and are not the same",
+            f"{directory} was written by a Hi3519DV500: its records look like those of an SS928 but differ",
             hint="profagent reads JOBs of SS928 and SS927",
         )
     others = [path for path, kind in found if kind != _FILE and not _is_expected(path, kind)]
@@ -206,7 +206,7 @@ def require_job(directory: Path) -> None:
     """Raise UsageError for a directory that is no JOB; one with a JOB's name may be empty."""
     if not is_job(directory.resolve().name):
         raise UsageError(
-            f"{directory} is no JOB directory: it holds subscribed operators, marks or metrics",
+            f"{directory} is not a JOB directory: it holds subscribed operators, marks or metrics",
             hint=f"`profagent show -dir {directory}` tells what it has, `profagent import -dir` what is lost",
         )
     with _readable(directory):
@@ -214,7 +214,7 @@ def require_job(directory: Path) -> None:
         has_data = top.get("data") == _FOLDER and any(_entries(directory / "data", ""))
     if not has_data and not any(map(_is_info, top.items())) and not is_job_name(directory.resolve().name):
         raise UsageError(
-            f"{directory} is no JOB directory: it has neither files in data/ nor info.json.0",
+            f"{directory} is not a JOB directory: it has neither files in data/ nor info.json.0",
             hint="name the JOB… directory itself, which holds data/ and info.json.0",
         )
 
@@ -281,7 +281,7 @@ class LocalStream:
         return Arrival(group, tuple(received))
 
     def odd(self) -> Iterator[Loss]:
-        """Yield a loss for each entry that is no regular file."""
+        """Yield a loss for each entry that is not a regular file."""
         for path in self._listing.others:
             entry = self._directory / path
             what = "a directory" if entry.is_dir() and not entry.is_symlink() else "no regular file"

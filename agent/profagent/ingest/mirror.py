@@ -66,8 +66,8 @@ def refuse_links(base: Path, path: str) -> None:
     for folder in folders:
         if folder.is_symlink():
             raise StoreError(
-                f"{folder} is a symbolic link: nothing is written through it",
-                hint="remove the link there, on this host; what the board has of its files is fetched again",
+                f"{folder} is a symbolic link: profagent writes through no link",
+                hint="remove the link on this host; the files that the board still has are fetched again",
             )
 
 
@@ -75,7 +75,8 @@ def _explained(what: str, error: OSError) -> ProfagentError:
     if error.errno in _NO_PLACE:
         return ProtocolError(
             f"{what}: {error.strerror}: {error.filename2 or error.filename}",
-            hint="remove what is odd from the JOB directory on the board, or what stands in the way on this host",
+            hint="remove the unexpected file from the JOB directory on the board, or the file that is in the way on"
+            " this host",
         )
     return StoreError(
         f"{what}: {error.strerror}", hint="check the disk, its free space and the permissions of the workspace"
@@ -371,4 +372,6 @@ class JobMirror:
 
 
 def _lost(path: str) -> StoreError:
-    return StoreError(f"the mirror lost bytes of {path}", hint="start the capture again: it fetches what is missing")
+    return StoreError(
+        f"the mirror is missing bytes of {path}", hint="start the capture again: it fetches what is missing"
+    )

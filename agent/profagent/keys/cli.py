@@ -52,7 +52,7 @@ def init(*, keys: Path | None, name: str, days: int) -> None:
     Example: profagent keys init --days 365
     """
     made = _keys(keys).init(name, days)
-    click.echo(f"made the CA {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and a copy of it")
+    click.echo(f"made the CA {made.certificate.issuer} in {made.folder}; keep its ca.key secret, and keep a backup")
     click.echo(_sentence(made.certificate))
     click.echo("next: profagent keys issue board NAME --address IP")
 

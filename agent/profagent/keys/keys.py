@@ -195,7 +195,7 @@ class Keys:
         """Create the folder, with an authority and an operator's certificate for this host. Raises UsageError."""
         if self.folder.is_dir() and any(self.folder.iterdir()):
             raise UsageError(
-                f"{self.folder} holds keys already", hint="nothing is overwritten: name another folder with --keys DIR"
+                f"{self.folder} already holds keys", hint="nothing is overwritten: name another folder with --keys DIR"
             )
         host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).lstrip("._-")[:48] or "host"
         authority = new_ca(_checked(name) if name else f"profagent-{host}"[:63], self._now)
@@ -261,11 +261,11 @@ class Keys:
         ]
         fresh = [entry.certificate for entry in found if not entry.revoked]
         if not found:
-            raise UsageError(f"this CA issued nothing that is called {what}", hint="see `profagent keys list`")
+            raise UsageError(f"this CA has issued no certificate for {what}", hint="see `profagent keys list`")
         if not fresh:
-            raise UsageError(f"{what} is revoked already", hint="see `profagent keys list`")
+            raise UsageError(f"{what} is already revoked", hint="see `profagent keys list`")
         if len({certificate.kind for certificate in fresh}) > 1:
-            raise UsageError(f"{what} is a board and a host", hint="name one of them by its fingerprint")
+            raise UsageError(f"{what} names both a board and a host", hint="name one of them by its fingerprint")
         return fresh
 
     def _hand_out(self, kind: str, name: str, issued: Issued, files: dict[str, bytes]) -> IssuedCertificate:
@@ -289,7 +289,7 @@ class Keys:
         certificate, key = (content(self.folder / each) for each in (CA, CA_KEY))
         if stat.S_IMODE((self.folder / CA_KEY).stat().st_mode) & OTHERS:
             raise UsageError(
-                f"{self.folder / CA_KEY}: others than its owner may use this key",
+                f"{self.folder / CA_KEY}: users other than its owner may read this key",
                 hint=f"chmod 600 {self.folder / CA_KEY}",
             )
         return Issued(certificate, key)
@@ -305,7 +305,7 @@ def _record(certificate: Certificate) -> str:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
+        raise UsageError(f"{name!r} is not a valid name for a certificate", hint="it is 1 to 63 of A-Z a-z 0-9 . _ -")
     return name
 
 

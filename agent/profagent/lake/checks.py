@@ -63,7 +63,7 @@ def _commits(lake: Lake) -> Iterator[Finding]:
         there = len(table.file_uris())
         seen = f"of {WRITERS} commits of one version {won} came; {there} are there"
         is_good = (won, table.version(), there) == (1, 1, 1)
-        remedy = "pushes would be lost: take a file system with hard links, or a store"
+        remedy = "pushes would be lost: use a file system with hard links, or an object store"
         yield good("commit", seen) if is_good else bad("commit", seen, remedy)
     except (DeltaError, OSError) as error:
         yield bad("commit", f"cannot write: {reason_of(error)}", "check address, permissions and credentials")

@@ -57,7 +57,7 @@ async def command(
     Example: profagent push --all --json
     """
     if bool(sessions) == is_all:
-        raise UsageError("push takes sessions, or --all", hint="profagent push last; profagent push --all")
+        raise UsageError("push needs sessions, or --all", hint="profagent push last; profagent push --all")
     where = Workspace.at(workspace)
     named = require_lake(address, where)
     from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs

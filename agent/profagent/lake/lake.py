@@ -200,7 +200,7 @@ class Lake:
             # follow on this very state: if another process has committed the push since, the write conflicts and fails.
             version = found.transaction_version(push.name)
             if version == _GIVEN_UP:
-                raise LakeError("the push took so long that its rows were let go", hint="push the session again")
+                raise LakeError("the push took so long that its rows were discarded", hint="push the session again")
             if version is not None:
                 return False
             rows = filter(len, batches())
@@ -233,7 +233,7 @@ class Lake:
         return DeltaTable.create(self.uri(table), plain, mode="ignore", **how)
 
     def _failed(self, table: str, error: Exception | None) -> LakeError:
-        hint = "check the address, its permissions and the free space; a push that is called again goes on"
+        hint = "check the address, its permissions and the free space; a repeated push continues"
         return LakeError(f"the table {self.uri(table)} cannot be used: {reason_of(error)}", hint=hint)
 
 

@@ -113,7 +113,7 @@ async def push(workspace: Workspace, number: int, lake: Lake) -> Pushed:
         await require_records(connection, found.session)
         ended_us, *content = await fetched_one(connection, _CONTENT, (found.session,))
         if ended_us is None:
-            raise UsageError(f"session {found.session} is not over", hint="push it when its capture has ended")
+            raise UsageError(f"session {found.session} has not ended", hint="push it after its capture has ended")
         facts = {
             "labels_json": json.dumps(dict(await fetched(connection, _LABELS, (found.session,)))),
             "incomplete_json": json.dumps(await why_incomplete(connection, found.session)),

@@ -48,7 +48,7 @@ class KnownBoard:
         """Raise RefusedError if the board reports an identity other than the known one."""
         if self.uuid and identity != self.uuid:
             raise RefusedError(
-                f"another board answers for {self.name}: its identity is {identity or 'not told'}, and the one that"
+                f"another board answers for {self.name}: its identity is {identity or 'unknown'}, and the one that"
                 f" is known as {self.name} has {self.uuid}",
                 hint="see which board has the address now, and put it right in boards.toml; "
                 + _FORGET.format(name=self.name),
@@ -84,7 +84,7 @@ def checked_address(address: str) -> str:
     port = full.rpartition(":")[2]
     if not full.startswith("unix:") and not (port.isascii() and port.isdecimal() and 0 < int(port) <= LAST_PORT):
         raise UsageError(
-            f"{address}: {port or 'nothing'} is no port",
+            f"{address}: {port or 'nothing'} is not a valid port",
             hint=f"write HOST:PORT with a port from 1 to {LAST_PORT}; an IPv6 host stands in brackets",
         )
     return full

@@ -59,26 +59,27 @@ class BoardEntry:
         """Return the entry, or raise UsageError, which names `source`, for a value that is not valid."""
         if not _NAME.fullmatch(self.name):
             raise UsageError(
-                f"{source}: {self.name!r} is no board's name", hint="take 1 to 64 letters, digits, `-` and `_`"
+                f"{source}: {self.name!r} is not a valid name of a board",
+                hint="take 1 to 64 letters, digits, `-` and `_`",
             )
         if not self.address:
             raise UsageError(f"{source}: {self.name} has no address", hint='write address = "192.168.1.20"')
         checked_address(self.address)
         if self.fingerprint and not _FINGERPRINT.fullmatch(self.fingerprint):
             raise UsageError(
-                f"{source}: {self.name}: fingerprint {self.fingerprint!r} is no SHA-256 in hex",
+                f"{source}: {self.name}: fingerprint {self.fingerprint!r} is not a SHA-256 in hexadecimal digits",
                 hint="`profagent keys list` shows it: 64 digits",
             )
         for group in self.groups:
             if not _NAME.fullmatch(group):
                 raise UsageError(
-                    f"{source}: {self.name}: {group!r} is no group's name",
+                    f"{source}: {self.name}: {group!r} is not a valid name of a group",
                     hint="take 1 to 64 letters, digits, `-` and `_`",
                 )
         for key, value in self.labels.items():
             if not is_label(key, value):
                 raise UsageError(
-                    f"{source}: {self.name}: {key}={value} is no label", hint="write a short text after a plain key"
+                    f"{source}: {self.name}: {key}={value} is not a label", hint="write a short text after a plain key"
                 )
         return self
 
@@ -98,7 +99,7 @@ class BoardsFile:
         """Return the boards by name, in the file's order. Raises UsageError for a file that is not valid."""
         tables = self._read(tomllib.loads).get("boards", {})
         if not isinstance(tables, dict):
-            raise UsageError(f"{self.path}: boards is no table", hint="write [boards.NAME] above each board's keys")
+            raise UsageError(f"{self.path}: boards is not a table", hint="write [boards.NAME] above each board's keys")
         return {name: self._entry(name, table) for name, table in tables.items()}
 
     def known(self) -> Mapping[str, KnownBoard]:
@@ -184,14 +185,14 @@ class BoardsFile:
         except OSError as error:
             raise UsageError(f"cannot read {self.path}: {error.strerror}", hint="check its owner and mode") from error
         except ValueError as error:
-            raise UsageError(f"{self.path}: {error}", hint="mend it, or move it away") from error
+            raise UsageError(f"{self.path}: {error}", hint="correct it, or move it away") from error
 
     def _entry(self, name: str, table: Any) -> BoardEntry:
         source = str(self.path)
         groups, labels = (table.get("groups", []), table.get("labels", {})) if isinstance(table, dict) else ((), ())
         if not isinstance(groups, list) or not isinstance(labels, dict) or not _are_texts(table, groups, labels):
             raise UsageError(
-                f"{source}: {name} is no table of texts",
+                f"{source}: {name} is not a table of strings",
                 hint=f"its keys are {', '.join(_KEYS)}; groups is a list, labels a table",
             )
         unknown = [key for key in table if key not in _KEYS]

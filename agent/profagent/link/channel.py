@@ -282,8 +282,8 @@ def _translated(error: grpc.aio.AioRpcError, address: str) -> UnreachableError:
     if error.code() in _FINAL_CODES:
         return ProtocolError(f"the board at {address} refused: {details}", hint=UPGRADE)
     if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        hint = "end another profagent that follows the board; until then it is tried again"
-        return UnreachableError(f"the board at {address} has no room: {details}", hint=hint)
+        hint = "stop another profagent that follows the board; until then profagent tries again"
+        return UnreachableError(f"the board at {address} has no free connection: {details}", hint=hint)
     is_unresolved = _NO_HOST.search(details)
     return UnknownHostError(address) if is_unresolved else UnreachableError.at(address, _plain(details))
 

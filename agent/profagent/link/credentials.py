@@ -81,7 +81,7 @@ class Certificate:
         try:
             return cls.of(x509.load_pem_x509_certificate(pem))
         except ValueError as error:
-            raise UsageError(f"{source} holds no certificate", hint="copy it anew from where it was issued") from error
+            raise UsageError(f"{source} holds no certificate", hint="copy it again from where it was issued") from error
 
     def is_issued_by(self, authority: Certificate) -> bool:
         """Return True if the certificate carries that authority's signature."""
@@ -134,14 +134,14 @@ def revoked_fingerprints(text: str, source: object) -> frozenset[str]:
     if not text.strip():
         raise UsageError(
             f"{source} is empty, without even its first line",
-            hint="copy it anew from the CA, or from a board; one that revokes nobody has a line with #",
+            hint="copy it again from the CA, or from a board; one that revokes nobody has a line with #",
         )
     found = set()
     for number, line in enumerate(text.splitlines(), 1):
         entry = plain_fingerprint(line.partition("#")[0])
         if entry and not _FINGERPRINT.fullmatch(entry):
             raise UsageError(
-                f"{source}: line {number} is no SHA-256 fingerprint",
+                f"{source}: line {number} is not a SHA-256 fingerprint",
                 hint="write 64 hexadecimal digits, then # a remark",
             )
         if entry:
@@ -179,7 +179,7 @@ class Credentials:
         # Before the key is used: a key that other users can read proves nothing about this host.
         if stat.S_IMODE((folder / KEY).stat().st_mode) & OTHERS:
             raise UsageError(
-                f"{folder / KEY}: others than its owner may use this key", hint=f"chmod 600 {folder / KEY}"
+                f"{folder / KEY}: users other than its owner may read this key", hint=f"chmod 600 {folder / KEY}"
             )
         # The list is optional; Access notices one that vanishes.
         revoked = folder / REVOKED
@@ -242,7 +242,7 @@ class Access:
         """Return the credentials for a board by its address; None for plain text. Raises UsageError."""
         address = board.address
         if self.keys and self.insecure:
-            raise UsageError("--keys and --insecure exclude each other", hint="leave one of them out")
+            raise UsageError("--keys and --insecure cannot be given together", hint="give only one of them")
         if self.keys and address.startswith("unix:") and not board.tls_name:
             raise UsageError("a Unix socket has no TLS", hint="leave --keys out")
         if self.keys:
@@ -251,7 +251,7 @@ class Access:
             return None
         if not (default_keys() / CERT).exists():
             raise UsageError(
-                f"no keys for the board at {board.place}: {default_keys() / CERT} is not there",
+                f"no keys for the board at {board.place}: {default_keys() / CERT} does not exist",
                 hint="--via ssh needs none (or is BOARD a name? `profagent boards` lists those); else make some with"
                 " `profagent keys init`, or name others with --keys DIR (docs/reference/security.md)",
             )
@@ -295,7 +295,7 @@ class Access:
         if (folder / REVOKED).exists():
             self._with_list.add(folder)
         elif folder in self._with_list:
-            raise UsageError(f"{folder / REVOKED} has vanished", hint="copy it anew from the CA, or from a board")
+            raise UsageError(f"{folder / REVOKED} no longer exists", hint="copy it again from the CA, or from a board")
         return Credentials.read(folder)
 
 

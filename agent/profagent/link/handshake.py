@@ -62,7 +62,7 @@ def board_distrusted(
             ),
             f"{called}, or issue the board one with --address for each that it is called by",
         ),
-        (True, f"is not accepted: {verdict}", "issue the board another one"),
+        (True, f"is not accepted: {verdict}", "issue the board another certificate"),
     )
     what, hint = next((what, hint) for is_so, what, hint in cases if is_so)
     whose = f"the certificate of the board at {board.place} ({shown.name or 'without a name'})"
@@ -73,7 +73,7 @@ def board_revoked(address: str, shown: Certificate, credentials: Credentials) ->
     """Return the error for a board's certificate that is in this host's revocation list."""
     return RefusedError(
         f"the certificate of the board at {address} ({shown.name}) is revoked: it is in {credentials.folder / REVOKED}",
-        hint="who answers there may be anybody who has its key; issue the board another one",
+        hint="whoever has its key may answer there; issue the board another certificate",
     )
 
 
@@ -192,7 +192,8 @@ def _read(address: str, der: bytes) -> Certificate:
         return Certificate.of(x509.load_der_x509_certificate(der))
     except ValueError as error:
         raise RefusedError(
-            f"the certificate of the board at {address} cannot be read: {error}", hint="issue the board another one"
+            f"the certificate of the board at {address} cannot be read: {error}",
+            hint="issue the board another certificate",
         ) from error
 
 

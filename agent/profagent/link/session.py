@@ -400,7 +400,9 @@ class LinkSession:
         self.flush()
         self._backoff.reset()
         said = display_text(goodbye.reason[:LONGEST_GOODBYE])
-        error = UnreachableError(f"the daemon at {self._address} says goodbye: {said}", hint="it is waited for")
+        error = UnreachableError(
+            f"the daemon at {self._address} is shutting down: {said}", hint="profagent waits for it to return"
+        )
         wait_s = min(goodbye.retry_after_us / US_PER_S, SLOWEST_DELAY_S) + self._uniform(0.0, FIRST_DELAY_S)
         self._unlink(error, wait_s, now)
 

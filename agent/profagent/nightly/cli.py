@@ -77,7 +77,7 @@ def units(settings: Path, at: str) -> dict[str, str]:
 def install_timer(settings: Path, manager: str, at: str) -> Path:
     """Write the units, start the timer, and return the directory. Raises UsageError, ProfagentError."""
     if shutil.which("systemctl") is None:
-        raise UsageError("there is no systemctl here", hint="have cron, or what you have, call `profagent nightly run`")
+        raise UsageError("systemctl was not found", hint="let cron, or another scheduler, call `profagent nightly run`")
     folder = unit_folder(manager, os.environ)
     make_directory(folder)
     for name, text in units(settings, at).items():
@@ -98,7 +98,7 @@ def _systemctl(*arguments: str) -> None:
     if why:
         raise ProfagentError(
             f"{' '.join(command)}: {why}",
-            hint="the units are written; a timer of a user wants a login of that user (loginctl enable-linger)",
+            hint="the units are written; a user's timer needs a login of that user (loginctl enable-linger)",
         )
 
 
@@ -181,7 +181,7 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
     Example: profagent nightly run --group rack3
     """
     if as_json and as_markdown:
-        raise UsageError("--json and --markdown do not go together", hint="leave one of them out")
+        raise UsageError("--json and --markdown cannot be given together", hint="give only one of them")
     settings, rules = _settings(config)
     tonight = _tonight(settings, groups)
     here = config.resolve().parent

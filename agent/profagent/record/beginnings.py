@@ -245,7 +245,7 @@ class ProgramJobs:
                 self.growing |= {*await written()}
                 return not self.growing
             if quiet_s > (GONE_S if self._is_linked.is_set() else AWAY_S):
-                tell(f"nothing has come for {quiet_s:.0f} s: what is missing stays on the board")
+                tell(f"nothing has arrived for {quiet_s:.0f} s: the missing data stays on the board")
                 return False
             await asyncio.sleep(_LOOK_S)
         return False

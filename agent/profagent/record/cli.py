@@ -37,7 +37,7 @@ _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 def _consumer(text: str) -> str:
     if not _CONSUMER.fullmatch(text):
-        raise UsageError(f"{text!r} is no consumer's name", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
+        raise UsageError(f"{text!r} is not a valid name of a consumer", hint="write 1 to 64 of A-Z a-z 0-9 . _ -")
     return text
 
 
@@ -112,7 +112,7 @@ def command(
     Example: profagent record --group rack3 --for 10m
     """
     if schedule is not None and every is not None:
-        raise UsageError("--schedule and --every exclude each other", hint="give one of them")
+        raise UsageError("--schedule and --every cannot be given together", hint="give one of them")
     keeping = None if every is None else EachNth(every)
     where = Workspace.at(workspace)
     lake = require_lake(None, where) if pushes else None

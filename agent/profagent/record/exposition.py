@@ -112,12 +112,12 @@ def exposed(address: str) -> Iterator[tuple[Exposition, str]]:
     host, separator, port = address.rpartition(":")
     host = host.strip("[]")
     if not separator or not host or not port.isdecimal():
-        raise UsageError(f"{address!r} is no address to listen on", hint="write HOST:PORT, like 127.0.0.1:9464")
+        raise UsageError(f"{address!r} is not an address to listen on", hint="write HOST:PORT, like 127.0.0.1:9464")
     found = Exposition()
     try:
         server, thread = start_http_server(int(port), host, found.registry)
     except (OSError, OverflowError, UnicodeError) as error:
-        raise UsageError(f"nobody can listen on {address}: {error}", hint="name another port or host") from error
+        raise UsageError(f"cannot listen on {address}: {error}", hint="name another port or host") from error
     page = server.get_app()
     assert page is not None, "it was made with one"
     server.set_app(_for_own_names(page, host))

@@ -256,7 +256,7 @@ class BoardMirrors:
         """Write events into the mirrors; return changes by JOB, and acknowledgements to send once these are durable.
 
         `read` are complete inferences that this process has read itself, with the digests of their bytes. Raises
-        StoreError if the disk fails, and ProtocolError for a copy that does not have the board's digest.
+        StoreError if the disk fails, and ProtocolError for a copy that differs from the board's file (digest).
         """
         changes: dict[str, list[Change]] = {}
         reached: dict[int, Acknowledgement] = {}
@@ -467,6 +467,6 @@ class BoardMirrors:
 def _check_digest(found: bytes | None, digest: bytes, job: str, path: str) -> None:
     if found != digest:
         raise ProtocolError(
-            f"the copy of {job}/{path} does not have the board's digest",
-            hint="check the disk of the host; the log is copied anew",
+            f"the copy of {job}/{path} differs from the board's file (digest)",
+            hint="check the disk of this host; the log is copied again",
         )

@@ -269,7 +269,7 @@ class BoardRecord:
     async def summary(self) -> dict[str, Any]:
         """Return the figures of the session. Raises UnreachableError if the board was never reached."""
         if not self._recording.is_begun:
-            raise UnreachableError("stopped before the board was reached", hint="start again, and let it run longer")
+            raise UnreachableError("stopped before the board was reached", hint="run it again, and let it run longer")
         summary = await self._recording.session.summary()
         if self._full:
             summary["incomplete"] = [self._full if each == NOT_ENDED else each for each in summary["incomplete"]]

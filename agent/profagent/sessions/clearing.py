@@ -97,7 +97,7 @@ def _why_it_stays(held: HeldSession, wanted: Collection[int], staying: Mapping[i
         return "is not to go"
     if held.session in staying:
         return f"is {staying[held.session]}"
-    return None if held.is_over else "is not over"
+    return None if held.is_over else "has not ended"
 
 
 def _groups(held: Sequence[HeldSession]) -> list[list[HeldSession]]:
@@ -163,7 +163,7 @@ async def clear(
                     figures = []
                     for held in group:
                         shown(done, total)
-                        tell(f"session {held.session}: its figures are worked out, its records go")
+                        tell(f"session {held.session}: computing its figures, then deleting its records")
                         figures.append(await _figures(database, held.session))
                         done += 1
                     await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us, lake=lake))
@@ -172,7 +172,7 @@ async def clear(
     except OSError as error:
         raise StoreError(
             f"cannot delete what {workspace.root} holds: {error}",
-            hint="check the permissions and the free space; what was done so far is done, call it again for the rest",
+            hint="check the permissions and the free space; earlier deletions hold; run it again for the rest",
         ) from error
 
 
@@ -235,7 +235,7 @@ async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[
     if free < WORTHWHILE_SHARE * pages:
         return
     if shutil.disk_usage(root).free < 2 * (pages - free) * size:
-        tell(f"the database keeps {free * size / 2**20:.0f} MiB that are free: to write it anew the disk has no room")
+        tell(f"the database keeps {free * size / 2**20:.0f} MiB of unused space: the disk has no room to rewrite it")
         return
     await connection.execute("VACUUM")
     await connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -234,7 +234,7 @@ async def gc(  # noqa: PLR0913 - one parameter an option
     """
     if (older_than, keep_last, max_size) == (None, None, None) and not where and not pushed:
         hint = "--older-than AGE, --keep-last N, --max-size SIZE, --where COND or --pushed"
-        raise UsageError("say what may go", hint=hint)
+        raise UsageError("name the sessions that may be deleted", hint=hint)
     now_us = time.time_ns() // 1000
     before_us = None if older_than is None else now_us - age_us(older_than)
     rules = Rules(before_us, keep_last, None if max_size is None else size_bytes(max_size))

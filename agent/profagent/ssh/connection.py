@@ -149,7 +149,7 @@ class SshTarget:
         match = (_URL if text.startswith("ssh://") else _PLAIN).fullmatch(text)
         if match is None or int(match["port"] or 0) > _LAST_PORT:
             raise UsageError(
-                f"{text!r} is nobody to log in to",
+                f"{text!r} is not an SSH target",
                 hint="write USER@HOST, ssh://USER@HOST:PORT, or a Host of ~/.ssh/config",
             )
         return cls(match["host"].strip("[]"), match["user"], int(match["port"]) if match["port"] else None)
@@ -210,7 +210,7 @@ class _Login(asyncssh.SSHClient):
         except (ValueError, OSError, asyncssh.Error) as error:
             raise UsageError(
                 f"the SSH configuration for {target.host}: {error}",
-                hint="mend ~/.ssh/config, or the keys and known_hosts in that folder",
+                hint="correct ~/.ssh/config, or the keys and known_hosts in that folder",
             ) from error
 
     async def connected(self, asker: Asker) -> asyncssh.SSHClientConnection:
@@ -261,7 +261,7 @@ class _Login(asyncssh.SSHClient):
             raise RefusedError(
                 f"the host key of {self._name} has changed: {shown} is not the known"
                 f" {', '.join(sorted(key.get_fingerprint() for key in self._trusted))}",
-                hint="somebody may stand between; if the board was installed anew, forget the old key with"
+                hint="somebody may intercept the connection; if the board was installed again, forget the old key with"
                 f" `ssh-keygen -R '{self._name}' -f '{self._known_file}'`",
             )
         answer = await asker.confirm(

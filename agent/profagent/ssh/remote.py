@@ -51,7 +51,7 @@ def connecting(options: asyncssh.SSHClientConnectionOptions, is_reached: Callabl
             ) from error
         if is_refused:
             raise RefusedError(
-                f"{where} does not let {options.username} in: no key or password was accepted",
+                f"{where} refuses {options.username}: it accepted no key and no password",
                 hint=f"give it your public key with `ssh-copy-id {options.username}@{options.orig_host}`, name another"
                 " with IdentityFile in ~/.ssh/config, or run at a terminal, where a password can be asked for; who has"
                 " none is let in after `passwd` on the board's console",
@@ -86,7 +86,7 @@ def connected(where: str) -> Iterator[None]:
         if error.reason == _CLOSED:
             raise lost(where, error) from error
         raise ProfagentError(
-            f"the SSH server of {where} does not open what was asked for: {error.reason}",
+            f"the SSH server of {where} refused to open a channel: {error.reason}",
             hint="check that something listens there, and the server's MaxSessions, AllowTcpForwarding, ForceCommand",
         ) from error
     except (asyncssh.Error, OSError) as error:
@@ -444,6 +444,6 @@ async def _read(pipe: asyncssh.SSHReader[bytes]) -> bytes:
         if len(content) > LARGEST_OUTPUT_BYTES:
             raise ProfagentError(
                 f"the board sends more than {LARGEST_OUTPUT_BYTES} bytes where a few were expected",
-                hint="log in and see what the user's shell prints by itself (.profile, .bashrc)",
+                hint="log in and check what the user's shell prints at login (.profile, .bashrc)",
             )
     return bytes(content)

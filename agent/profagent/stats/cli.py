@@ -109,7 +109,7 @@ async def command(
     Example: profagent stats JOB… --top 10
     """
     if as_json and as_csv:
-        raise UsageError("--json and --csv do not go together", hint="leave one of them out")
+        raise UsageError("--json and --csv cannot be given together", hint="give only one of them")
     answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
@@ -253,7 +253,7 @@ def since_us(text: str) -> int:
     try:
         return time.time_ns() // 1000 - age_us(text)
     except UsageError as error:
-        raise UsageError(f"{text!r} is no day and no age", hint="write 2026-11-01, 36h, 30d or 8w") from error
+        raise UsageError(f"{text!r} is neither a date nor an age", hint="write 2026-11-01, 36h, 30d or 8w") from error
 
 
 def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:

@@ -168,7 +168,7 @@ async def stats(
     Raises UsageError if there is no such session or JOB, or if `skip` goes with API calls, and StoreError.
     """
     if by in NOT_OF_INFERENCES and skip is not None:
-        raise UsageError(f"--skip does not go with --by {by}", hint="it is not told apart by inference: leave it out")
+        raise UsageError(f"--skip does not go with --by {by}", hint="it is not grouped by inference: leave it out")
     async with readings(database, READERS) as readers:
         connection = readers[0]
         found = await find_session(connection, session)
@@ -231,7 +231,7 @@ async def stats_of_cleared(
     """Return the figures that remain of a session whose records were deleted; raise UsageError for a part of it."""
     if job is not None or skip is not None:
         raise UsageError(
-            f"session {session.session} has its figures only: `profagent gc` deleted its records",
+            f"session {session.session} has only its figures: `profagent gc` deleted its records",
             hint="leave --job and --skip out",
         )
     found = await figures_of_session(connection, session.session, by)

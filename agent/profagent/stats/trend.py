@@ -185,7 +185,7 @@ async def trend(
             found.setdefault(board.board, []).append(night)
     if not boards:
         what = model if layer is None else f"layer {layer} of {model}"
-        hint = "`profagent stats SESSION --by model`, or --by layer, tells the names"
+        hint = "`profagent stats SESSION --by model`, or --by layer, lists the names"
         raise UsageError(f"no session has {what}", hint=hint)
     for board in boards.values():
         board.nights = _marked(found[board.board], model, allowed)

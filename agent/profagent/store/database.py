@@ -267,7 +267,7 @@ def refused(file: Path, error: sqlite3.Error) -> StoreError:
         return disk_full(file)
     return StoreError(
         f"the database {file} cannot be used: {error}",
-        hint="check the free space and the permissions, then call it again; what was committed before is safe",
+        hint="check the free space and the permissions, then call it again; committed data is safe",
     )
 
 
@@ -299,7 +299,7 @@ async def _prepare(connection: aiosqlite.Connection, file: Path, *, durable: boo
     if version:
         check_version(version, file)
     elif tables:
-        raise StoreError(f"{file} is a database of another program", hint="name another workspace or file")
+        raise StoreError(f"{file} is the database of another program", hint="name another workspace or file")
     for pragma in (
         f"page_size = {PAGE_BYTES}",
         f"journal_mode = {'WAL' if durable else 'OFF'}",
@@ -339,7 +339,7 @@ async def _begun(file: Path, count: int) -> list[Running]:
             await _close(connections)
             raise
         await _close(connections)
-    raise sqlite3.OperationalError("it never stays the same for two readers")
+    raise sqlite3.OperationalError("it changes faster than two readers can open it")
 
 
 async def _opened(kind: type[C], file: Path | str, **options: Any) -> C:

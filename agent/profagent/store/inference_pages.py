@@ -186,7 +186,7 @@ class PageReader:
         try:
             yield
         except BrokenProcessPool as error:
-            hint = "it may have been ended for want of memory: make room, or leave some out with --last N"
+            hint = "it may have been killed when memory ran out: free memory, or read less with --last N"
             raise StoreError(f"a process that reads {self._file} has ended: {error}", hint=hint) from error
 
     async def _state(self) -> tuple[int | None, int]:

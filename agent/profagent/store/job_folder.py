@@ -145,7 +145,7 @@ async def _lock(handle: int, directory: Path, tell: Callable[[str], None]) -> No
         with suppress(BlockingIOError):
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not is_chosen:
-            tell(f"another profagent imports {directory}: waiting for it")
+            tell(f"another profagent imports {directory}: waiting until it has finished")
         is_chosen = True
         await asyncio.sleep(LOOK_EACH_S)
 
@@ -159,7 +159,7 @@ def _opened(file: Path, flags: int) -> int:
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise StoreError(
-            f"{path} is a symbolic link, and none is followed in a JOB directory",
+            f"{path} is a symbolic link, and profagent follows none in a JOB directory",
             hint="remove the link, which the board's runtime did not make, and call this again",
         )
 

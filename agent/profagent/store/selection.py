@@ -158,5 +158,5 @@ def _earliest_on_cpu(connection: sqlite3.Connection) -> float | None:
 def _as_stored(picture_count: int) -> int | str:
     """Return a picture count as the database holds it: an integer of SQLite has 63 bits."""
     if not 0 <= picture_count < 2**64:
-        raise UsageError(f"no picture count can be {picture_count}", hint="`profagent show` tells those of the JOB")
+        raise UsageError(f"the picture count cannot be {picture_count}", hint="`profagent show` tells those of the JOB")
     return picture_count if picture_count < 2**63 else str(picture_count)

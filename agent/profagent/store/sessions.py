@@ -110,9 +110,10 @@ async def require_records(connection: aiosqlite.Connection, session: int) -> Non
     if await is_cleared(connection, session):
         lake = await lake_of(connection, session)
         raise UsageError(
-            f"session {session} has its figures only: `profagent gc` deleted its records"
+            f"session {session} has only its figures: `profagent gc` deleted its records"
             + (f", which are in {lake}" if lake else ""),
-            hint=f"`profagent stats {session}` and `report {session}` show them; for all else name another session",
+            hint=f"`profagent stats {session}` and `report {session}` show them; for everything else name"
+            " another session",
         )
 
 
@@ -215,7 +216,7 @@ def condition_of(text: str) -> Condition:
         )
     if name in _VALUES and rest:
         return lambda session: rest in _VALUES[name](session)
-    raise UsageError(f"{text!r} is no condition on sessions", hint=f"write {FORMS}")
+    raise UsageError(f"{text!r} is not a condition on sessions", hint=f"write {FORMS}")
 
 
 def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
@@ -230,7 +231,7 @@ def _label(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not is_label(key, value):
         raise UsageError(
-            f"{text!r} is no label",
+            f"{text!r} is not a label",
             hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
             f" a value up to {LONGEST_LABEL} printable characters",
         )

@@ -234,7 +234,7 @@ async def set_baseline(workspace: Workspace, name: str, session: int) -> None:
     """Give a session the name of a baseline, taking it from any other session. Raises UsageError, StoreError."""
     if not _BASELINE_NAME.fullmatch(name):
         hint = "write 1 to 64 of A-Z a-z 0-9 . _ -, no . or - at the beginning"
-        raise UsageError(f"{name!r} is no name of a baseline", hint=hint)
+        raise UsageError(f"{name!r} is not a valid name of a baseline", hint=hint)
     async with writing(workspace.readable_database()) as connection:
         await find_session(connection, session)
         await connection.run(partial(_name_session, name=name, session=session))

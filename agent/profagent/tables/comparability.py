@@ -186,7 +186,7 @@ def allowed_codes(codes: Iterable[str]) -> frozenset[str]:
     known = [rule.code for rule in RULES.values() if rule.blocks]
     for code in codes:
         if code not in known:
-            raise UsageError(f"{code!r} is no code of a rule that blocks", hint=f"write one of {', '.join(known)}")
+            raise UsageError(f"{code!r} is not the code of a rule that blocks", hint=f"write one of {', '.join(known)}")
     return frozenset(codes)
 
 

@@ -150,7 +150,7 @@ def budgets_of(texts: Iterable[str]) -> dict[str, float]:
         except ValueError:
             found[model] = 0.0
         if not 0 < found[model] < float("inf"):
-            raise UsageError(f"{text!r} is no budget", hint="write milliseconds: 20, or MODEL=20")
+            raise UsageError(f"{text!r} is not a budget", hint="write milliseconds: 20, or MODEL=20")
     return found
 
 
@@ -193,13 +193,13 @@ def _check(
 ) -> None:
     if bool(boards) is (session is not None):
         hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
-        raise UsageError("watch takes either boards or a session", hint=hint)
+        raise UsageError("watch takes boards or a session, not both", hint=hint)
     if len(set(boards)) < len(boards):
-        raise UsageError("a board is named twice", hint="name each board once")
+        raise UsageError("a board was named twice", hint="name each board once")
     if session is None and speed is not None:
-        raise UsageError("--speed goes with a session", hint="leave it out: a board has its own pace")
+        raise UsageError("--speed goes with a session", hint="leave it out: a board sends in its own time")
     if session is not None and has_save:
-        raise UsageError("--save goes with --board", hint="leave it out: the session is kept already")
+        raise UsageError("--save goes with --board", hint="leave it out: the session is already stored")
     if against is not None and not is_screen:
         raise UsageError("--against is for the screen", hint="`profagent diff` compares two sessions in lines")
     if session is not None and has_map:

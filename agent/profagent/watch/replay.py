@@ -148,13 +148,13 @@ class Player:
             first_us = await first_start_us(connection, found.session)
             pace.begin(first_us)
             if first_us is not None and first_us < FIRST_WALL_US:
-                tell("its times are of no wall clock: the day is not known")
+                tell("its times come from no wall clock: the date is unknown")
             async for time_us, what in session.stream():
                 passed_s = await pace.reach(time_us)
                 if stop.is_set():
                     break
                 if passed_s > 0:
-                    tell(f"nothing came for {passed_s:,.0f} s more: that is passed over")
+                    tell(f"nothing came for {passed_s:,.0f} s more: the replay skips this time")
                 if isinstance(what, str):
                     mark(time_us or 0, what)
                 else:

@@ -378,9 +378,9 @@ async def follow(
 ) -> Event:
     """Follow a board into a view until `stop`; return the summary. A `store` saves the capture.
 
-    A board that cannot be reached at first raises UnreachableError, unless `is_patient`: then it is waited for, and an
-    error that ends it becomes a remark and stands in its summary with the exit code. `compared` receives the µs by
-    which the board's clock is ahead; it is called only if nothing is saved.
+    A board that cannot be reached at first raises UnreachableError, unless `is_patient`: then profagent waits for it
+    to return, and an error that ends it becomes a remark and stands in its summary with the exit code. `compared`
+    receives the µs by which the board's clock is ahead; it is called only if nothing is saved.
     """
     # The check may read files, which would block the event loop.
     await asyncio.to_thread(options.access.check, options.address)

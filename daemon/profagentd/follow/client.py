@@ -118,7 +118,7 @@ class ClientStream:
         finally:
             self._servicer.retention.losses.remove_listener(self._note_new_losses)
             self._servicer.registry.remove_listener(self._session)
-            _LOGGER.info("%s left", opened.consumer)
+            _LOGGER.info("%s disconnected", opened.consumer)
 
     async def _open(self) -> wire.Open:
         async for message in self._incoming:

@@ -189,7 +189,7 @@ class InotifyWatcher:
         for event in events:
             target = self._targets.get(event.watch)
             if event.mask & _Q_OVERFLOW:
-                _LOGGER.warning("events of the kernel were lost: everything is looked at again")
+                _LOGGER.warning("the kernel dropped inotify events: all directories are scanned again")
                 self._discovery.search_everywhere()
             elif target is None:
                 continue  # the kernel still delivers events of a watch that was just removed
@@ -286,7 +286,7 @@ class InotifyWatcher:
         if error.errno in _TOO_MANY and not self.is_exhausted:
             self.is_exhausted = True
             _LOGGER.warning(
-                "no more directories can be watched (%s): the others are looked at; raise fs.inotify.max_user_watches",
+                "cannot watch more directories (%s): the others are polled; raise fs.inotify.max_user_watches",
                 error.strerror,
             )
 

@@ -97,7 +97,7 @@ def poll_log(log: Log, files: OpenCollection, source: Source, now: ClockReading,
     except Gone:
         return _removed(log)
     except NotAFile:
-        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no regular file any more")
+        loss = Loss(log.handle, log.job, LossReason.NOT_A_FILE, f"{os.fsdecode(log.path)} is no longer a regular file")
         return ReadStep((loss, *_removed(log).events))
     except Unreadable as error:
         # One loss for each time that the file becomes unreadable: further reads would repeat it.

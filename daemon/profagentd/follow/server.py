@@ -170,9 +170,9 @@ class Servicer(BoardServicer):
         except JobGone:
             job = None
         except NoAnswerError:
-            _LOGGER.info("%s is not measured: its root does not answer", request.name)
+            _LOGGER.info("the size of %s is unknown: its root does not answer", request.name)
         if job is None:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such JOB")
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such JOB")
         return wire.JobMeasure(**found._asdict())
 
     async def Follow(  # type: ignore[override]  # grpc.aio also takes a coroutine that writes
@@ -191,12 +191,12 @@ class Servicer(BoardServicer):
             refusal = Refusal(Fault.DAMAGED, str(error))
         except grpc.aio.InternalError:
             # gRPC raises this for a message that was being written when the client left.
-            _LOGGER.info("%s left while it was sent to", peer_of(context))
+            _LOGGER.info("%s disconnected during a stream", peer_of(context))
         finally:
             self._streams.pop(stream, None)
             self._stream_ended.set()
         if refusal:
-            _LOGGER.warning("stream of %s refused: %s", peer_of(context), refusal)
+            _LOGGER.warning("refused a stream of %s: %s", peer_of(context), refusal)
             await context.abort(grpc.StatusCode[refusal.fault.value], str(refusal))
 
     def _admit(self, stream: ClientStream, client: str) -> None:

@@ -164,7 +164,7 @@ class Following:
         for path in page.odd:
             if path not in self._reported_odd and len(self._reported_odd) < ODD_LIMIT:
                 self._reported_odd.add(path)
-                yield Loss(0, self.handle, LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is no regular file")
+                yield Loss(0, self.handle, LossReason.NOT_A_FILE, f"{os.fsdecode(path)} is not a regular file")
         if page.unreadable and not self._is_unreadable_reported:
             where = os.fsdecode(self.job.place.directory)
             yield Loss(0, self.handle, LossReason.UNREADABLE, f"{where}: {page.unreadable}")

@@ -117,7 +117,7 @@ class LogTurns:
         if generation > log.generation or offset > log.sent:
             raise Refusal(Fault.INVALID, f"log {handle}: acknowledged beyond what was sent")
         if complete and (log.completed is None or log.completed[0] != generation):
-            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that was never told")
+            raise Refusal(Fault.INVALID, f"log {handle}: acknowledged a completion that the daemon never sent")
         log.acknowledged = max(log.acknowledged, offset)
         if complete and log.completed and offset == log.completed[1]:
             log.verified = log.completed  # an offset of an earlier completion is no delivery: the log has grown since

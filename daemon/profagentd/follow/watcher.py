@@ -370,7 +370,7 @@ class LogDiscovery:
             if place not in self._duplicates:
                 self._duplicates.add(place)
                 names = os.fsdecode(place.directory), os.fsdecode(known.directory)
-                _LOGGER.warning("%s has the name of %s and is not served", *names)
+                _LOGGER.warning("%s has the same name as %s and is not served: rename or remove one of them", *names)
         elif not self._registry.has(place):
             has_events = self._watch_job(place)
             if not has_events:
@@ -387,15 +387,15 @@ class LogDiscovery:
 
     def _note_root_state(self, root: FolderPlace, *, is_missing: bool) -> None:
         if is_missing and root not in self._missing:
-            _LOGGER.warning("%s cannot be read; it is served when it can", os.fsdecode(root.directory))
+            _LOGGER.warning("cannot read %s: it is served once it is readable", os.fsdecode(root.directory))
             self._missing.add(root)
         elif not is_missing and root in self._missing:
-            _LOGGER.info("%s can be read now", os.fsdecode(root.directory))
+            _LOGGER.info("%s is readable again", os.fsdecode(root.directory))
             self._missing.discard(root)
 
     def _new_inotify(self) -> InotifyWatcher | None:
         try:
             return InotifyWatcher(self, self._registry)
         except OSError as error:
-            _LOGGER.warning("no inotify (%s): directories are looked at instead", error.strerror)
+            _LOGGER.warning("inotify is not available (%s): directories are polled instead", error.strerror)
             return None

@@ -122,7 +122,7 @@ class Sampler:
         if name not in self._logged:
             self._logged.add(name)
             result.problems[name] = problem
-            _log.info("no metrics of %s: %s", name, problem)
+            _log.info("metrics of %s are not available: %s", name, problem)
 
 
 def _run_calls(calls: queue.SimpleQueue[Callable[[], bool]]) -> None:

@@ -114,7 +114,7 @@ class LossLedger:
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError) as error:
-            _LOGGER.warning("%s: %s: earlier losses are not known", path, error)
+            _LOGGER.warning("cannot read %s: %s: losses from before this start are unknown", path, error)
         self._saved_revision = self.revision
 
     async def save(self) -> None:
@@ -129,7 +129,11 @@ class LossLedger:
                 await on_disk(os.fsencode(self._directory), _write, file, text.encode("utf-8"))
             except OSError as error:
                 if not self._is_failing:
-                    _LOGGER.warning("%s: %s: losses are kept in memory only", self._directory, error.strerror)
+                    _LOGGER.warning(
+                        "cannot write %s: %s: losses are kept in memory, and a restart forgets them",
+                        self._directory,
+                        error.strerror,
+                    )
                 self._is_failing = True
             else:
                 self._saved_revision, self._is_failing = revision, False
@@ -269,7 +273,7 @@ class SpaceWatch:
         now_us, last = self._clock.wall_us(), self._losses.newest(LossReason.DISK_FULL, job)
         since_s = (now_us - last.to_wall_us) / US_PER_S if last else MERGE_S
         if not last or not 0 <= since_s < MERGE_S:
-            _LOGGER.warning("no space is left for %s: what its program writes is lost", job)
+            _LOGGER.warning("the disk has no space left for %s: the records that its program writes are lost", job)
             self._losses.begin(LossReason.DISK_FULL, job, now_us)
         elif since_s >= TELL_S:
             self._losses.extend(last, now_us)

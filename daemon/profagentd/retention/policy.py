@@ -108,7 +108,11 @@ class AckTracker:
         except OSError as error:
             if not self._is_failing:
                 self._is_failing = True
-                _LOGGER.warning("%s: %s: deliveries are known in memory only", self._directory, error.strerror)
+                _LOGGER.warning(
+                    "cannot write %s: %s: the deliveries are kept in memory, and a restart forgets them",
+                    self._directory,
+                    error.strerror,
+                )
             return None
 
     # Events of the registry

@@ -378,7 +378,7 @@ class RetentionKeeper:
             return
         try:
             if await on_disk(job.place.root, remove_directories, job.place):
-                _LOGGER.info("%s was delivered and is deleted", job.name)
+                _LOGGER.info("deleted %s: it was delivered", job.name)
                 await self._acks.forget_job(job.place)
         except OSError as error:
             self._postpone(job.place, error)

@@ -162,7 +162,7 @@ class _Simulation:
             if now - duration_s - due > 1 / rate:
                 late += 1
                 if late == 1:
-                    _LOGGER.warning("the simulated board cannot keep %g inferences a second", rate)
+                    _LOGGER.warning("the simulated board cannot keep up with %g inferences a second", rate)
             # The files have the times of the schedule, not those of this process's late wake-ups.
             await self._blocking(npu.infer, self._clock.wall_us() - round((now - begin) * US_PER_S))
             free_at = max(begin + duration_s, now - MAX_LAG_S)

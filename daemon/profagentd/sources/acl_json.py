@@ -84,7 +84,7 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
         try:
             config = parse_acl_config(file.data)
         except NotUsable as error:
-            _LOGGER.info("%s is passed over: %s", os.fsdecode(file.path), error)
+            _LOGGER.info("ignored %s: %s", os.fsdecode(file.path), error)
             continue
         directory_of_file = os.path.dirname(file.path)
         if not config.leads_to(directory, [directory_of_file, os.path.dirname(directory_of_file)]):
@@ -92,11 +92,11 @@ def find_profiling(job: FolderPlace, made_us: int, now_us: int, patterns: Sequen
         if is_fresh or file.changed_us <= made_us:
             found.setdefault(config, Profiling(file.path, config))
         else:
-            _LOGGER.info("%s was changed after the JOB was made: passed over", os.fsdecode(file.path))
+            _LOGGER.info("ignored %s: it was changed after the JOB was made", os.fsdecode(file.path))
     # Files with equal settings are one entry; only settings that differ leave it open which file was used.
     if len(found) > 1:
         paths = ", ".join(os.fsdecode(each.path) for each in found.values())
-        _LOGGER.warning("%s: several acl.json lead there and differ: %s", os.fsdecode(directory), paths)
+        _LOGGER.warning("%s: several acl.json name this directory and differ: %s", os.fsdecode(directory), paths)
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -133,14 +133,14 @@ def _read(path: bytes, name: str, directory: int | None = None) -> Iterator[Cand
     except FileNotFoundError:
         return
     except OSError as error:
-        _LOGGER.info("%s is passed over: %s", os.fsdecode(path), error.strerror)
+        _LOGGER.info("ignored %s: %s", os.fsdecode(path), error.strerror)
         return
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_ACL_JSON_BYTES:
             yield CandidateFile(path, file.read(LARGEST_ACL_JSON_BYTES), status.st_mtime_ns // 1000)
         else:
-            _LOGGER.info("%s is passed over: no file of at most %d bytes", os.fsdecode(path), LARGEST_ACL_JSON_BYTES)
+            _LOGGER.info("ignored %s: it is not a file of at most %d bytes", os.fsdecode(path), LARGEST_ACL_JSON_BYTES)
 
 
 def parse_acl_config(data: bytes) -> AclConfig:

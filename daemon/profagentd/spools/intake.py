@@ -298,7 +298,7 @@ class Intake:
         except BlockingIOError:
             return
         except OSError as error:
-            _log.warning("a pipe of %s cannot be read any more: %s", pipe.fifo or "a program", error)
+            _log.warning("a pipe of %s can no longer be read: %s", pipe.fifo or "a program", error)
             data = b""
         if not data:
             self._end(pipe)
@@ -335,7 +335,7 @@ class Intake:
         if not pipe.filled.is_refused:
             pipe.filled.is_refused = True
             rate = f"{INTAKE_BYTES_PER_S >> 20} MB a second"
-            _log.warning("a program writes more to %s than %s: the rest is lost", pipe.fifo or "its pipe", rate)
+            _log.warning("a program writes to %s faster than %s: the excess is lost", pipe.fifo or "its pipe", rate)
         self.lost_bytes += size
         self._rest_s = LONG_REST_S
         return False
@@ -345,7 +345,7 @@ class Intake:
             spool.write(data)
         except OSError as error:
             if not self.lost_bytes:
-                _log.warning("what programs write is lost: %s", error)
+                _log.warning("the records that programs write are lost: %s", error)
             self.lost_bytes += len(data)
 
     def _end(self, pipe: _Pipe) -> None:
@@ -354,14 +354,14 @@ class Intake:
         pipe.last_marks.clear()
         if pipe.partial:
             self._write_records(pipe, [LOST])
-            _log.info("a program ended within a record: %d bytes of it are dropped", len(pipe.partial))
+            _log.info("a program ended in the middle of a record: its %d bytes are dropped", len(pipe.partial))
         self._selector.unregister(pipe.descriptor)
         if pipe.fifo is not None and self._thread.is_alive() and not self._is_stopping:
             # The FIFO is opened before the old end is closed: without any reader a new writer's bytes would be lost.
             try:
                 self._open(pipe.fifo)
             except OSError as error:
-                _log.warning("nothing is read of %s until it can be opened again: %s", pipe.fifo.path, error)
+                _log.warning("%s is not read until it can be opened again: %s", pipe.fifo.path, error)
                 self._unopened.append(pipe.fifo)
         pipe.filled.pipes -= 1
         if pipe.fifo is None:
@@ -442,7 +442,7 @@ def _end(spool: Spool) -> None:
     try:
         spool.close()
     except OSError as error:
-        _log.warning("a spool stays without its end: %s", error)
+        _log.warning("cannot write the end of a spool: %s", error)
 
 
 def _remember_last(last_marks: dict[bytes, bytes], records: Iterable[bytes]) -> None:

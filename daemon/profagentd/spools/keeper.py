@@ -64,7 +64,9 @@ class SpoolKeeper:
             os.makedirs(self._config.spool_directory, mode=0o750, exist_ok=True)
             self._unfinished = unfinished_collections(self._config.spool_directory)
         except OSError as error:
-            _LOGGER.warning("no %s before there is a directory for them: %s", ", ".join(self._config.spools), error)
+            _LOGGER.warning(
+                "%s are not recorded until their directory can be made: %s", ", ".join(self._config.spools), error
+            )
         self._finish_earlier()
         return True
 
@@ -75,7 +77,7 @@ class SpoolKeeper:
                     finish_collection(self._unfinished[-1])
                 self._unfinished.pop()
         except OSError as error:
-            _LOGGER.warning("what an earlier daemon left stays without its end for now: %s", error)
+            _LOGGER.warning("cannot close the spools of an earlier daemon yet: %s", error)
 
     async def _retry_finishing(self) -> None:
         while self._unfinished:
@@ -115,9 +117,9 @@ class SpoolKeeper:
         try:
             await work
         except OSError as error:
-            _LOGGER.warning("no %s: %s", what, error)
+            _LOGGER.warning("%s cannot be recorded: %s", what, error)
         except Exception:
-            _LOGGER.exception("no more %s", what)
+            _LOGGER.exception("recording of %s ended by an error", what)
 
     async def _run_intake(self) -> None:
         config = self._config

@@ -67,7 +67,7 @@ def test_files_of_one_run_in_an_archive_are_called_as_it(tmp_path: Path) -> None
 def test_a_name_that_leads_out_is_refused(make: object, name: str, tmp_path: Path) -> None:
     assert callable(make)
     packed = make(tmp_path / "x", {name: b"x"})
-    with pytest.raises(ResultError, match="leads out"):
+    with pytest.raises(ResultError, match="leads to a place outside"):
         unpack(packed, tmp_path / "in" / "side", Limits(packed, tmp_path))
     assert not [*tmp_path.rglob("out.csv")]
 
@@ -131,7 +131,7 @@ def test_a_header_longer_than_any_real_one_is_not_read_into_memory(
 ) -> None:
     monkeypatch.setattr(archive, "LONGEST_HEADER_BYTES", 200)
     (one,) = taken(tmp_path / "workspace", _tar(tmp_path / "x.tar", {"a.csv": b"x"}, "w", comment="c" * 300))
-    assert "the archive cannot be read: a header of" in str(one.error)
+    assert "cannot read the archive: a header of" in str(one.error)
 
 
 def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_archive_that_is_cut_off_is_an_error_and_stops_no_other(tmp_path: Pat
     cut.write_bytes(whole.read_bytes()[:-40])
     found = taken(tmp_path / "workspace", cut, summary(tmp_path / "a.csv", OP_SUMMARY, kernel()))
     assert [each.session for each in found] == [None, 1]
-    assert "cannot be read" in str(found[0].error)
+    assert "cannot read" in str(found[0].error)
 
 
 def _damaged(folder: Path, what: str) -> Path:
@@ -182,9 +182,9 @@ def _damaged(folder: Path, what: str) -> Path:
 )
 def test_what_is_damaged_is_told_and_nothing_of_it_is_imported(what: str, tmp_path: Path) -> None:
     (one,) = taken(tmp_path / "workspace", _damaged(tmp_path, what))
-    assert "the archive cannot be read" in str(one.error)
+    assert "cannot read the archive" in str(one.error)
     assert one.error is not None
-    assert one.error.hint == "pack or copy it anew"
+    assert one.error.hint == "pack or copy it again"
 
 
 def test_a_tar_that_ends_with_a_zip_is_read_as_a_tar(tmp_path: Path) -> None:

@@ -200,7 +200,7 @@ def test_files_of_other_tools_are_passed_over_in_a_folder_of_many(tmp_path: Path
 
 
 def test_a_folder_without_results_says_so(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing that is known"):
+    with pytest.raises(UsageError, match="nothing that can be imported"):
         files.found(tmp_path)
 
 

@@ -59,7 +59,7 @@ def test_a_session_is_as_old_as_its_results(tmp_path: Path, workspace: Path) -> 
     assert (one, two) == ((1_704_067_200_000_000, 1_704_067_202_500_000), (stamp_us, stamp_us))
     assert before_us <= begun_us <= ended_us <= time.time_ns() // 1000
     replayed = [profagent("watch", number, "--workspace", workspace).err for number in ("1", "2")]
-    assert ["the day is not known" in text for text in replayed] == [False, True]
+    assert ["the date is unknown" in text for text in replayed] == [False, True]
 
 
 def test_times_that_are_not_known_leave_the_row(tmp_path: Path, workspace: Path) -> None:

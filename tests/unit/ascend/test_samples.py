@@ -26,7 +26,7 @@ SAMPLES = next(
     Path("not there"),
 ).resolve()
 IS_THERE = SAMPLES.is_dir() or "REQUIRE_SAMPLES" in os.environ
-pytestmark = pytest.mark.skipif(not IS_THERE, reason="../shared is not there")
+pytestmark = pytest.mark.skipif(not IS_THERE, reason="../shared does not exist")
 RESULTS = sorted(file for file in SAMPLES.rglob("*") if file.suffix in (".csv", ".json", ".db"))
 FILES = [file for file in RESULTS if not file.name.startswith(("profiler_info", "profiler_metadata", "info."))]
 DURATIONS = ("Duration(us)", "Task Duration(us)")

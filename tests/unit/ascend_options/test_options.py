@@ -546,7 +546,7 @@ def test_options_without_any_lack_an_output(
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["tf1", "output"], "no KEY=VALUE"),
+        (["tf1", "output"], "of the form KEY=VALUE"),
         (["tf2", "outptu=/o"], "did you mean 'output'?"),
         (["tf2", "output=/o", "aic_metrics=Pipe"], "must be one of"),
         (["mindspore", "aicore_metrics=Memory"], "Level1 or Level2"),

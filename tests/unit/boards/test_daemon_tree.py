@@ -69,7 +69,7 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
     file = tmp_path / "bundle.tar.gz"
     file.write_bytes(pack(TREE)[:cut])
-    with pytest.raises(ProfagentError, match="is no bundle"):
+    with pytest.raises(ProfagentError, match="is not a bundle"):
         unpack(file)
 
 

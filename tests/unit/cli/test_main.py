@@ -244,7 +244,7 @@ def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: py
     ("arguments", "code", "told"),
     [
         (["get"], 2, "aclconfig set --output DIR"),
-        (["check"], 2, "is not there"),
+        (["check"], 2, "does not exist"),
         (["set"], 2, "names no output"),
         (["set", "--output", "/o", "--interval", "10000"], 2, "10000"),
     ],

@@ -48,7 +48,7 @@ def test_port_and_password_may_be_missing() -> None:
         ("[other]\nip=1\n", "no section"),
         ("[ssh_config]\nusername=root\n", "no ip"),
         ("[ssh_config]\nip=1\n", "no username"),
-        ("secret without a key", "no ini file"),
+        ("secret without a key", "not an ini file"),
     ],
 )
 def test_what_is_missing_is_told_without_the_files_words(text: str, told: str) -> None:
@@ -299,7 +299,7 @@ async def test_a_program_of_the_board_is_labelled_with_what_was_read_there() -> 
 def test_a_program_is_named_relative_to_the_project_or_absolutely() -> None:
     assert Place("/home/a/app", "out/./main").main == "/home/a/app/out/main"
     assert Place("/home/a/app", "/opt/main").main == "/opt/main"
-    with pytest.raises(UsageError, match="leads out"):
+    with pytest.raises(UsageError, match="leads to a place outside"):
         Place("/home/a/app", "../main")
 
 

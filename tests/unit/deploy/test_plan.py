@@ -74,7 +74,7 @@ def test_an_init_system_that_cannot_be_is_refused() -> None:
 def test_a_board_is_called_by_its_host_name() -> None:
     assert board_name(replace(EULER, hostname="euler.lab 3")) == "euler-lab-3"
     for name in ("", "(none)", "localhost"):
-        with pytest.raises(UsageError, match="the board calls itself") as error:
+        with pytest.raises(UsageError, match="the board has the name") as error:
             board_name(replace(EULER, hostname=name))
         assert "--name" in error.value.hint
 
@@ -179,7 +179,7 @@ def test_a_login_banner_is_passed_over() -> None:
 
 
 def test_another_answer_is_no_survey() -> None:
-    with pytest.raises(ProfagentError, match="does not answer as expected"):
+    with pytest.raises(ProfagentError, match="printed an unexpected answer"):
         read_installed("Welcome!\n")
 
 

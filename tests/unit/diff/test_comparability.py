@@ -155,5 +155,5 @@ def test_every_rule_that_blocks_has_a_case() -> None:
 
 
 def test_a_code_that_blocks_nothing_cannot_be_allowed() -> None:
-    with pytest.raises(UsageError, match="'sdk' is no code of a rule that blocks"):
+    with pytest.raises(UsageError, match="'sdk' is not the code of a rule that blocks"):
         allowed_codes(["sdk"])

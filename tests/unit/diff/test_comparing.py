@@ -329,7 +329,10 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 def test_a_former_condition_is_refused_with_the_words_that_take_its_place(text: str, rest: str) -> None:
     with pytest.raises(UsageError, match="an inference has two times") as error:
         parse_condition(text)
-    assert error.value.hint == f"write latency{rest} for what the program waits, layers{rest} for the sum of the layers"
+    assert (
+        error.value.hint
+        == f"write latency{rest} for the time that the program waits, or layers{rest} for the sum of the layers"
+    )
 
 
 def _change(base: float, new: float, scope: Scope = "layer", name: str = "a", *, is_significant: bool = True) -> Change:

@@ -205,7 +205,7 @@ async def test_what_cannot_be_compared_is_refused(builder: DatabaseBuilder) -> N
     file = builder.close()
     with pytest.raises(UsageError, match="no model is in both runs"):
         await _diff(file)
-    with pytest.raises(UsageError, match="how long a tick takes in JOBC"):
+    with pytest.raises(UsageError, match="the length of a tick is unknown in JOBC"):
         await _diff(file, new=3)
     with pytest.raises(UsageError, match="no session 9"):
         await _diff(file, new=9)

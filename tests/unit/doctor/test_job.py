@@ -66,7 +66,7 @@ def test_a_job_in_good_order_and_one_with_another_clock_or_none(tmp_path: Path) 
 
 
 def test_what_is_no_job(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no JOB directory"):
+    with pytest.raises(UsageError, match="not a JOB directory"):
         job_sections(tmp_path)
 
 

@@ -115,7 +115,7 @@ def test_a_key_that_cannot_be_is_told(changed: dict[str, str], found: str) -> No
         (HEAD.replace("false", '"no"') + "[counters]\n", "$.simulated"),
         (HEAD + 'author = "me"\n[counters]\n', "author"),
         (HEAD + "counters = {mac_busy = 1}\n", "$.counters"),
-        (HEAD + counter_text("cube_busy"), "'cube_busy' is no counter among mac_busy"),
+        (HEAD + counter_text("cube_busy"), "'cube_busy' is not a counter; the counters are mac_busy"),
     ],
     ids=range(8),
 )

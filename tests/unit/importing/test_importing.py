@@ -153,7 +153,7 @@ async def test_who_waited_for_another_import_takes_what_it_made(job: Path) -> No
     told: asyncio.Queue[str] = asyncio.Queue()
     async with alone_in_job(job, told.put_nowait):
         waiting = asyncio.create_task(imported_database(job, tell=told.put_nowait))
-        assert await told.get() == f"another profagent imports {job}: waiting for it"
+        assert await told.get() == f"another profagent imports {job}: waiting until it has finished"
         made = (await import_alone(job)).database.stat()
     found = (await waiting).stat()
     assert (found.st_ino, found.st_mtime_ns) == (made.st_ino, made.st_mtime_ns)

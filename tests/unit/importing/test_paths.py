@@ -143,9 +143,9 @@ def test_one_bad_source_stops_no_other_and_each_has_a_line(
         f"database: {workspace}/profagent.db",
     ]
     for said in (
-        f"there is no {tmp_path}/none",
+        f"{tmp_path}/none does not exist",
         "JOB-of-monday is a JOB directory that was renamed",
-        "cut.zip: the archive cannot be read",
+        "cut.zip: cannot read the archive",
         "msprof --export=on",
         f"{OTHER_JOB}: a JOB without data",
     ):
@@ -188,7 +188,7 @@ def test_the_directory_of_our_own_profiler_is_its_job_with_what_it_says_as_label
         assert dict(rows(database, "SELECT key, value FROM session_label")) == labels
     for name in ("sqlite", "log"):
         shutil.rmtree(folder / JOB / name)
-    # What is no label stays in the file, which the ledger names.
+    # What is not a label stays in the file, which the ledger names.
     write(folder / "profiler_metadata.json", json.dumps({"name": "resnet", "long": "a" * 257}))
     write(folder / os.fsdecode(b"caf\xe9.txt"), "x")
     for _ in range(2):
@@ -345,7 +345,7 @@ def test_options_of_jobs_are_refused_where_there_is_none(
     mine = summary(tmp_path / "mine.csv", OP_SUMMARY, kernel())
     words = ["--workspace", str(workspace), option, str(given)]
     assert run(["import", str(mine), *words]) == 2
-    assert "about JOBs" in capsys.readouterr().err
+    assert "apply to JOBs" in capsys.readouterr().err
     assert run(["import", str(mine), str(tmp_path / "in"), *words]) == 0
 
 

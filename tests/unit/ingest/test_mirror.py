@@ -77,7 +77,7 @@ def test_going_on_cuts_what_was_not_committed(mirror: JobMirror) -> None:
 def test_going_on_behind_the_end_is_an_error_and_leaves_no_hole(mirror: JobMirror) -> None:
     put(mirror, LOG, b"abc")
     for path in (LOG, "data/none"):
-        with pytest.raises(StoreError, match="lost bytes"):
+        with pytest.raises(StoreError, match="missing bytes"):
             mirror.begin(path, 1, 4, snapshot=False)
     assert mirror.read(LOG) == b"abc"
 

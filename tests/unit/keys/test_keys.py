@@ -52,7 +52,7 @@ def test_keys_are_their_owners_alone(keys: Keys) -> None:
 
 def test_init_overwrites_nothing(keys: Keys, tmp_path: Path) -> None:
     before = tree(keys.folder)
-    with pytest.raises(UsageError, match="holds keys already"):
+    with pytest.raises(UsageError, match="already holds keys"):
         keys.init()
     assert tree(keys.folder) == before
     (tmp_path / "empty").mkdir()
@@ -114,7 +114,7 @@ def test_revoking_reaches_the_list_and_every_folder_to_copy(keys: Keys) -> None:
 
 def test_an_authority_whose_key_others_may_read_issues_nothing(keys: Keys) -> None:
     (keys.folder / "ca.key").chmod(0o644)
-    with pytest.raises(UsageError, match="others than its owner"):
+    with pytest.raises(UsageError, match="users other than its owner"):
         keys.issue_host("ci", "viewer")
 
 

@@ -189,7 +189,7 @@ async def test_nobody_there_is_unreachable() -> None:
 
 async def test_a_host_that_is_not_found_may_be_a_name_that_is_not_known() -> None:
     async with connected("lab1.invalid", Access(insecure=True)) as channel:
-        with pytest.raises(UnreachableError, match="no host of that name is found") as error:
+        with pytest.raises(UnreachableError, match="the host name cannot be resolved") as error:
             await channel.describe()
     assert "`profagent boards`" in error.value.hint
 
@@ -235,5 +235,5 @@ def test_a_board_that_has_no_room_is_not_taken_for_one_that_is_not_there() -> No
     nothing = grpc.aio.Metadata()
     error = grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, nothing, nothing, "64 streams are open already")
     told = _translated(error, "euler")
-    assert str(told) == "the board at euler has no room: 64 streams are open already"
-    assert "end another profagent" in told.hint
+    assert str(told) == "the board at euler has no free connection: 64 streams are open already"
+    assert "stop another profagent" in told.hint

@@ -193,7 +193,7 @@ def test_after_a_goodbye_the_daemon_is_waited_for_as_it_said(retry_us: int, wait
     made = in_state(State.FOLLOWING)
     (unlinked,) = receive(made, Goodbye("up\x1bgrade", retry_us))
     assert isinstance(unlinked, Unlinked)
-    assert "says goodbye: up\\x1bgrade" in str(unlinked.error)
+    assert "is shutting down: up\\x1bgrade" in str(unlinked.error)
     assert unlinked.wait_s == wait_s
     assert made.due == NOW + wait_s
 

@@ -87,7 +87,7 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         duration_s(text)
-    assert refused.value.hint == "write more than nothing, like 90s, 10m or 1h30m"
+    assert refused.value.hint == "write a time above zero, such as 90s, 10m or 1h30m"
 
 
 def test_until_finished_ends_when_all_have_ended_and_come() -> None:

@@ -123,9 +123,9 @@ def test_what_needs_records_says_that_they_are_gone(workspace: Path, capsys: pyt
     assert gc(workspace, "--keep-last", "0") == 0
     for command in (["show"], ["export", "summary"], ["export", "timeline"]):
         assert run([*command, "1", "--workspace", str(workspace)]) == 2
-        assert "session 1 has its figures only" in capsys.readouterr().err
+        assert "session 1 has only its figures" in capsys.readouterr().err
     assert run(["redecode", "1", "--workspace", str(workspace)]) == 2
-    assert "session 1 has its figures only" in capsys.readouterr().err
+    assert "session 1 has only its figures" in capsys.readouterr().err
     assert run(["stats", "1", "--workspace", str(workspace), "--skip", "3"]) == 2
     assert run(["sessions", "--workspace", str(workspace)]) == 0
     assert capsys.readouterr().out.count("figures only") == 3
@@ -157,7 +157,7 @@ def test_what_ends_in_the_middle_is_whole_before_or_after(
 
 def test_without_a_rule_nothing_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gc(tmp_path) == 2
-    assert "say what may go" in capsys.readouterr().err
+    assert "name the sessions that may be deleted" in capsys.readouterr().err
     assert gc(tmp_path, "--keep-last", "1") == 2
     assert "no workspace" in capsys.readouterr().err
 
@@ -233,7 +233,7 @@ def test_a_baseline_and_a_session_that_goes_on_stay() -> None:
         [session(1), session(2), session(3, is_over=False)], Rules(before_us=900), staying={1: "the baseline good"}
     )
     assert numbers(choice) == [2]
-    assert choice.staying == {1: "is the baseline good", 3: "is not over"}
+    assert choice.staying == {1: "is the baseline good", 3: "has not ended"}
 
 
 def test_sessions_that_share_a_job_go_together_or_stay() -> None:

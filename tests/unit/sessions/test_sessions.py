@@ -325,7 +325,7 @@ async def test_of_several_sessions_with_a_label_the_newest_is_meant(tmp_path: Pa
         ("newest", "'newest' names neither a session nor a directory", "LABEL=VALUE"),
         ("-0", "'-0' names neither", "LABEL=VALUE"),
         ("baseline:good", "'baseline:good' names neither", "write baseline=good"),
-        ("results/JOB", "there is no JOB directory results/JOB", "LABEL=VALUE"),
+        ("results/JOB", "the JOB directory results/JOB does not exist", "LABEL=VALUE"),
     ],
 )
 async def test_a_word_that_names_no_session_is_told_with_what_to_write(

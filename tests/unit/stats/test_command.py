@@ -286,5 +286,5 @@ def test_what_is_not_there_is_told(nights: Path, tmp_path: Path, capsys: pytest.
 def test_a_day_or_an_age() -> None:
     assert since_us("1970-01-02") == DAY_US
     assert since_us("1d") > START_US
-    with pytest.raises(UsageError, match="no day and no age"):
+    with pytest.raises(UsageError, match="neither a date nor an age"):
         since_us("yesterday")

@@ -286,8 +286,8 @@ def test_marks_are_kept_with_their_session(tmp_path: Path, stored: Workspace) ->
 
 COUNTER_MAP = str(resources.files("profagent.formats").joinpath("maps/simulated.toml"))
 REFUSED: list[tuple[tuple[str, ...], str]] = [
-    ((), "either boards or a session"),
-    (("--board", "a", "1"), "either boards or a session"),
+    ((), "boards or a session, not both"),
+    (("--board", "a", "1"), "boards or a session, not both"),
     (("--board", "a", "--board", "a"), "named twice"),
     (("--board", "a", "--speed", "2"), "--speed goes with a session"),
     (("1", "--save"), "--save goes with --board"),

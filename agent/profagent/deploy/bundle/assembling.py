@@ -146,7 +146,7 @@ def find_runtime(machine: str, source: Path, libraries: Path | None) -> BundledP
     library = program.parent.parent / "lib" / program.name
     if not (library / "os.py").is_file():
         raise ProfagentError(
-            f"no Python in {source}: neither usr/bin/python3.X nor python/bin/python3.X with its library",
+            f"{source} has no Python: neither usr/bin/python3.X nor python/bin/python3.X with its library",
             hint="unpack Debian's packages there (`dpkg -x FILE.deb DIR`): python3.11-minimal, libpython3.11-minimal,"
             f" libpython3.11-stdlib, libexpat1, libffi8, libssl3, {PACKAGES}",
         )

@@ -115,7 +115,7 @@ def _run(here: Path, layout: Layout, options: argparse.Namespace) -> None:
     elif previous.is_symlink():
         version = previous.readlink().name
     else:
-        raise UsageError("there is no version before this one", hint="install one")
+        raise UsageError("there is no earlier version", hint="install one")
     files = _files(layout, board, options)
     text = files[layout.config][0].decode("utf-8", _ODD)
     settings = _settings(layout, {layout.config: text})
@@ -181,7 +181,7 @@ def _copied(here: Path, layout: Layout) -> str:
         shutil.copytree(here, part, symlinks=True)
     except (OSError, shutil.Error) as error:
         shutil.rmtree(part, ignore_errors=True)
-        raise UsageError(f"it cannot be copied to {layout.prefix}", hint="make room there: `df`, `du -s .`") from error
+        raise UsageError(f"cannot copy it to {layout.prefix}", hint="make room there: `df`, `du -s .`") from error
     return part
 
 
@@ -200,7 +200,7 @@ def _try_out(request: Mapping[str, Any], here: Path, listen: str, own: Service) 
     if answer["is"] == "back":
         log = answer["log"].strip()
         raise ProfagentError(
-            f"profagentd {name} does not start: what ran before is back; {answer['why']}",
+            f"profagentd {name} does not start, so the earlier version runs again: {answer['why']}",
             hint=f"its log ends with: {log}" if log else "see the log of profagentd",
         )
     sys.stdout.write(f"profagentd {name} is installed; {own.starts_at_boot}\n")
@@ -249,7 +249,7 @@ def _settings(layout: Layout, board: Mapping[str, str]) -> dict[str, Any]:
     try:
         return tomllib.loads(board.get(layout.config, ""))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{layout.config} cannot be read: {error}", hint="mend it, then run this again") from error
+        raise UsageError(f"{layout.config} cannot be read: {error}", hint="correct it, then run this again") from error
 
 
 def _named(layout: Layout) -> list[str]:

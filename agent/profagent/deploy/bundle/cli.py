@@ -79,13 +79,14 @@ def fetch_standalone(
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise ProfagentError(
-            f"{address} cannot be fetched: {error}",
-            hint="fetch it where there is internet, and name the file with --from; or a directory of Debian's packages",
+            f"cannot fetch {address}: {error}",
+            hint="download it on a host with internet access, and name the file with --from; or a directory of Debian's"
+            " packages",
         ) from error
     if hashed.hexdigest() != digest:
         raise ProfagentError(
             f"{address} gave a file whose SHA-256 is {hashed.hexdigest()} and not {digest}",
-            hint="see whether a proxy stands between, and try again",
+            hint="check whether a proxy changes downloads, and try again",
         )
 
 
@@ -182,7 +183,7 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
         )
         taken_s = time.monotonic() - begin
         if ran.returncode != 0:
-            hint = "see that all packages are of one Debian release, and that none is missing"
+            hint = "check that all packages come from one Debian release, and that none is missing"
             raise ProfagentError(
                 f"the bundle does not start: {ran.stderr.decode('utf-8', 'replace').strip()}", hint=hint
             )

@@ -306,4 +306,4 @@ async def until_left(app: WatchApp, following: Sequence[asyncio.Task[Any]], stop
     await shown
     await stopping
     if app.return_code:
-        raise ProfagentError("the screen failed", hint="what stands above says why; --plain shows lines instead")
+        raise ProfagentError("the screen failed", hint="the message above says why; --plain shows lines instead")

@@ -181,7 +181,7 @@ def test_it_installs_upgrades_leads_back_and_removes(tmp_path: Path, prefix: Pat
 def test_one_that_does_not_answer_is_taken_back(tmp_path: Path, prefix: Path) -> None:
     ended = ran(make_tree(tmp_path), prefix, "--root", "/root/jobs", "--listen", f"unix:{tmp_path}/none")
     assert ended.returncode == 1
-    assert "does not start: what ran before is back; nothing answers at unix:" in ended.stderr
+    assert "does not start, so the earlier version runs again: nothing answers at unix:" in ended.stderr
     assert not (prefix / "current").is_symlink()
 
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_installed_is_refused(tmp_path: Path, prefix: Path) -> No
     assert "this is for riscv64" in ran(make_tree(tmp_path, machine="riscv64"), prefix, "--root", "/a").stderr
     assert "say where JOBs are" in ran(tree, prefix).stderr
     assert "no /none/board.pem" in ran(tree, prefix, "--root", "/a", "--keys", "/none").stderr
-    assert "no version before this one" in ran(tree, prefix, "--rollback").stderr
+    assert "no earlier version" in ran(tree, prefix, "--rollback").stderr
     (tree / "lib/mark").write_text("damaged")
     assert "lib/mark is damaged" in ran(tree, prefix, "--root", "/a").stderr
     assert not prefix.exists()
