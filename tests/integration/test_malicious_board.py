@@ -269,11 +269,11 @@ def test_what_a_board_says_moves_no_cursor(scene: Scene) -> None:
         yield Message(goodbye=wire.Goodbye(reason=ESCAPE, retry_after_us=2**62))
 
     with malicious(play) as board:
-        recorded = scene.record(board.address, until="says goodbye")
-        assert "says goodbye" in recorded.err
+        recorded = scene.record(board.address, until="is shutting down")
+        assert "is shutting down" in recorded.err
         assert recorded.code == 4
-        scene.watch(board.address, until="says goodbye")
-        scene.watch(board.address, "--records", "--json", until="says goodbye")
+        scene.watch(board.address, until="is shutting down")
+        scene.watch(board.address, "--records", "--json", until="is shutting down")
     shown = profagent("show", "--workspace", scene.workspace, "1")
     assert not STEERING.search(shown.out + shown.err)
 

@@ -206,6 +206,6 @@ def test_the_page_is_for_who_calls_this_host_by_its_own_name(called: str, status
 
 def test_a_port_that_is_taken_is_named() -> None:
     with exposed("127.0.0.1:0") as (_, url):
-        with pytest.raises(UsageError, match="nobody can listen"), exposed(urllib.parse.urlsplit(url).netloc):
+        with pytest.raises(UsageError, match="cannot listen on"), exposed(urllib.parse.urlsplit(url).netloc):
             pass
         assert "# TYPE profagent_losses gauge" in fetched(url)
