@@ -138,6 +138,12 @@ allow = click.option(
     callback=lambda _context, _option, codes: _allowed(codes),
     help="Compare although this rule of comparability forbids it; may be repeated.",
 )
+ci_format = click.option(
+    "--format",
+    "ci_format",
+    type=click.Choice(["bmf", "openmetrics", "github-benchmark"]),
+    help="Print for continuous benchmarking: Bencher, OpenMetrics, or github-action-benchmark.",
+)
 quiet = click.option(
     "--quiet",
     is_flag=True,

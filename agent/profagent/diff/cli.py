@@ -19,10 +19,12 @@ from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.store.workspace import LAST, Workspace, session_query
+from profagent.tables.ci_formats import ci_text, of_diff
 
 if TYPE_CHECKING:
     from profagent.diff.diff import Condition
     from profagent.formats.counter_maps import CounterMaps
+    from profagent.tables.ci_formats import CiFormat
 
 
 _FLOOR = re.compile(r"(?P<percent>\d+(?:\.\d+)?)%(?:,(?P<us>\d+(?:\.\d+)?)us)?")
@@ -63,6 +65,7 @@ def floor_of(text: str) -> Floor:
 @options.allow
 @options.as_json
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
+@options.ci_format
 @click.option("--junit", type=options.OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
 @options.wide
 @asynchronous
@@ -78,6 +81,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     allowed: frozenset[str],
     as_json: bool,
     as_markdown: bool,
+    ci_format: CiFormat | None,
     junit: Path | None,
     columns: int,
 ) -> int:
@@ -89,9 +93,10 @@ async def command(  # noqa: PLR0913 - one parameter an option
 
     Example: profagent diff baseline=release-1.2 14 --fail-if 'layer.median>+5%'
     Example: profagent diff 13 14 --markdown
+    Example: profagent diff 13 14 --format github-benchmark
     """
-    if as_json and as_markdown:
-        raise UsageError("--json and --markdown cannot be given together", hint="give only one of them")
+    if sum([as_json, as_markdown, ci_format is not None]) > 1:
+        raise UsageError("--json, --markdown and --format cannot be given together", hint="give only one of them")
     if workspace is not None and not any(map(_is_in_workspace, (base, new))):
         raise UsageError("--workspace goes with a session", hint="leave it out: BASE and NEW are none")
     chosen = Workspace.at(workspace)
@@ -102,6 +107,8 @@ async def command(  # noqa: PLR0913 - one parameter an option
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
     if as_json:
         print_document("diff", diff_document(found))
+    elif ci_format is not None:
+        click.echo(ci_text(ci_format, of_diff(diff_document(found))), nl=False)
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
     if any(outcome.failing for outcome in found.outcomes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
 
 from profagent.formats.countermap import bound_mark
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from profagent.diff.comparing import Change, Match, ModelDiff, Moved
     from profagent.diff.diff import ComparedRun, Condition, Diff
     from profagent.diff.runs import ModelRun
+    from profagent.documents import DiffDocument
     from profagent.tables.table import Tone
 
 
@@ -322,9 +323,9 @@ def _allowed(text: str) -> str:
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def diff_document(found: Diff) -> dict[str, Any]:
+def diff_document(found: Diff) -> DiffDocument:
     """Return the object that `--json` prints; times are in µs, None if not known."""
-    return {
+    document = {
         "comparability": found.comparability.document(),
         "verdict": _verdict(found),
         "can_tell": found.can_tell,
@@ -346,6 +347,7 @@ def diff_document(found: Diff) -> dict[str, Any]:
         "only": [{"side": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
     }
+    return cast("DiffDocument", document)
 
 
 def _run(run: ComparedRun) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from profagent.stats.session_figures import OF_WHOLE_INFERENCES
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import trend
 from profagent.store.workspace import Workspace
+from profagent.tables.ci_formats import ci_text, of_stats
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.tables.table import (
     Column,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from profagent.stats.stats import Stats
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
+    from profagent.tables.ci_formats import CiFormat
     from profagent.tables.table import Tone
 
 # The condition under which a program records any of it.
@@ -87,8 +89,9 @@ LESS_OF_MODELS = ("mad(us)", "mean(us)", "bound by", "latency_from", "of_layers"
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
+@options.ci_format
 @options.wide
-async def command(
+async def command(  # noqa: PLR0913 - one parameter an option
     *,
     target: Target,
     by: StatsBy,
@@ -97,6 +100,7 @@ async def command(
     top: int | None,
     as_json: bool,
     as_csv: bool,
+    ci_format: CiFormat | None,
     columns: int,
 ) -> int:
     """Show what takes the time, over all inferences of a session or of a JOB directory.
@@ -107,14 +111,19 @@ async def command(
 
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
+    Example: profagent stats last --format bmf
     """
-    if as_json and as_csv:
-        raise UsageError("--json and --csv cannot be given together", hint="give only one of them")
+    if sum([as_json, as_csv, ci_format is not None]) > 1:
+        raise UsageError("--json, --csv and --format cannot be given together", hint="give only one of them")
     answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
-    if as_json:
-        print_document("stats", stats_document(answer, rows, skip))
+    if as_json or ci_format is not None:
+        document = stats_document(answer, rows, skip)
+        if ci_format is None:
+            print_document("stats", document)
+        else:
+            click.echo(ci_text(ci_format, of_stats(document)), nl=False)
         return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
