@@ -18,7 +18,7 @@ class FailureDocument(TypedDict):
     exit_code: int
 
 
-class Gap(TypedDict):
+class GapDocument(TypedDict):
     """Interval in which a capture did not follow the board, or one JOB."""
 
     standing: Literal["connecting", "away", "silent", "behind", "paused", "not-run"]
@@ -28,12 +28,12 @@ class Gap(TypedDict):
     detail: str
 
 
-class Coverage(TypedDict):
+class CoverageDocument(TypedDict):
     """Time that a capture covered, and its longest gaps; `more_gaps` counts the others."""
 
     covered_us: int
     total_us: int
-    gaps: list[Gap]
+    gaps: list[GapDocument]
     more_gaps: int
 
 
@@ -98,7 +98,7 @@ class Provenance(TypedDict):
     counter_map: str | None
     counter_map_digest: str | None
     likely_counters: list[str]
-    coverage: Coverage | None
+    coverage: CoverageDocument | None
     incomplete: list[str]
     sampling: SampledDocument
     ledger: LedgerSums
@@ -110,7 +110,7 @@ class Provenance(TypedDict):
     told_by: NotRequired[str]
 
 
-class Durations(TypedDict):
+class DurationsDocument(TypedDict):
     """Figures of durations; `mad` is the median absolute deviation, not scaled."""
 
     number: int
@@ -128,11 +128,11 @@ class ModelDocument(TypedDict):
 
     model: str
     inferences: int
-    latency: Durations
+    latency: DurationsDocument
     latency_from: str | None
     per_second: float | None
     gap_us: float | None
-    layers: Durations
+    layers: DurationsDocument
     layers_unit: Literal["us", "ticks"]
     recorded: int | None
     of_layers: int | None
@@ -207,8 +207,8 @@ class ChangeDocument(TypedDict):
 
     scope: Literal["latency", "layers", "layer", "type", "api"]
     name: str
-    base: Durations
-    new: Durations
+    base: DurationsDocument
+    new: DurationsDocument
     difference: float
     percent: float | None
     p: float | None
