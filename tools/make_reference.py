@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sqlite3
 import sys
@@ -13,13 +14,16 @@ from inspect import getdoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
+from types import FunctionType
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+import profagent
 from profagent import limits
 from profagent.advise.advise import MEANS
 from profagent.advise.rules import SEVERITIES, own_rules
+from profagent.api.names import NAMES, TIERS
 from profagent.ascend.families import families as ascend_families
 from profagent.ascend_options.rules import all_rules
 from profagent.cli.main import EXIT_CODES, GROUPS, group
@@ -535,6 +539,51 @@ def collected() -> dict[str, tuple[str, dict[str, str]]]:
     return found
 
 
+def python_page() -> str:
+    """Every name of the Python API from its list, with signatures and docstrings."""
+    lines = [
+        NOTICE.format("agent/profagent/api/names.py"),
+        "# Python API",
+        "",
+        "`import profagent` gives these names; nothing else of the package is public.",
+        "[How to use it](../howto/python.md).",
+        "",
+        *(f"- *{tier}*: {meaning}" for tier, meaning in TIERS.items()),
+    ]
+    for name, (_, tier) in sorted(NAMES.items(), key=lambda item: (item[0][0].isupper(), item[0])):
+        found = getattr(profagent, name)
+        title = f"class {name}" if inspect.isclass(found) else f"{name}{_signature(found)}"
+        lines += ["", f"## `{title}`", "", f"*{tier}*. {_python_text(found)}"]
+        members = vars(found).items() if inspect.isclass(found) else ()
+        for member, value in members:
+            is_public = not member.startswith("_") and isinstance(value, FunctionType | property | classmethod)
+            if is_public and (text := getdoc(value)) is not None and member not in _INNER:
+                shown = member if isinstance(value, property) else f"{member}{_signature(getattr(found, member))}"
+                lines += ["", f"### `{shown}`", "", _python_text(value, text)]
+    return "\n".join(lines) + "\n"
+
+
+# Members that the package itself calls.
+_INNER = {"of", "of_rows", "joined", "operand", "metadata"}
+_EXAMPLE = re.compile(r"^>>> .*(?:\n(?!$).*)*", re.MULTILINE)
+
+
+def _python_text(found: object, text: str | None = None) -> str:
+    """Return a docstring as Markdown: its examples and indented blocks as code."""
+    shown = text or getdoc(found) or ""
+    shown = re.sub(
+        r"(?:^    .*\n?)+", lambda block: f"```python\n{dedent(block[0]).rstrip()}\n```\n", shown, flags=re.MULTILINE
+    )
+    return _EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", shown).rstrip()
+
+
+def _signature(found: Callable[..., object]) -> str:
+    """Return a signature without what a reader knows: `self`, and quotes around types."""
+    signature = inspect.signature(found)
+    shown = [each for each in signature.parameters.values() if each.name != "self"]
+    return str(signature.replace(parameters=shown)).replace("'", "")
+
+
 PAGES: dict[str, Callable[[], str]] = {
     f"{page.__name__.removesuffix('_page')}.md": page
     for page in (
@@ -548,6 +597,7 @@ PAGES: dict[str, Callable[[], str]] = {
         rules_page,
         options_page,
         ascend_page,
+        python_page,
     )
 }
 

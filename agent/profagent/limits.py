@@ -318,6 +318,14 @@ REMEMBERED_COLLECTIONS = 64
 REMEMBERED_SPANS = 100
 """names of spans between two lines of a board: the one that came least recently is forgotten."""
 
+# The Python API
+MOST_WAITING_EVENTS = 10_000
+"""events of `profagent.watch` that wait for their reader: the oldest is dropped, and `lost` counts it."""
+ROWS_IN_REPR = 10
+"""rows of a table in a notebook: the others are counted."""
+WIDTH_OF_REPR = 120
+"""characters of a table's lines: further columns are named below it."""
+
 # Results of other tools
 MOST_ENTRIES = 20_000
 """entries of an archive: the archive is refused."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from profagent.advise.advise import Advice
     from profagent.advise.rules import Language, Rule
-    from profagent.cli.target import Target
+    from profagent.store.target import Target
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

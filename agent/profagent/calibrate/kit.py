@@ -31,7 +31,6 @@ from profagent.calibrate.vendor_table import (
 from profagent.cli import options
 from profagent.cli.options import FILE, OUTPUT_FILE
 from profagent.cli.running import run_to_the_end
-from profagent.cli.target import directory_named
 from profagent.errors import FormatError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.formats import model_info
@@ -42,6 +41,7 @@ from profagent.limits import KIT_INFERENCES, LARGEST_KIT_BYTES
 from profagent.store.database import reading
 from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
+from profagent.store.target import directory_named
 from profagent.store.workspace import Workspace, session_named
 from profagent.tables.table import Column, counted, printable, table_lines
 

@@ -1,10 +1,7 @@
-"""Target of a command, a session or a JOB directory: the one place that interprets its words and options."""
+"""Target of a command, a session or a JOB directory: its arguments and options."""
 
 from __future__ import annotations
 
-import asyncio
-import pkgutil
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,53 +11,30 @@ import click
 
 from profagent.cli import options
 from profagent.cli.running import tell
-from profagent.errors import ProfagentError, UsageError
-from profagent.formats.counter_maps import BUILT_IN
+from profagent.errors import UsageError
 from profagent.formats.job_files import why_no_layers
-from profagent.store.database import FILE_NAME, fetched_one, reading
-from profagent.store.job_folder import alone_in_job, fresh_database, own_folder, write_log
+from profagent.store.database import fetched_one, reading
 from profagent.store.queries import find_session, has_records, jobs_of, log_sizes
 from profagent.store.selection import Choice
-from profagent.store.sessions import is_cleared, lake_of
+from profagent.store.sessions import is_cleared
 from profagent.store.summary import event_counts
-from profagent.store.workspace import SESSION_FORMS, Workspace, session_named, session_query
-from profagent.tables.table import counted
+from profagent.store.target import directory_named, directory_target, session_target
+from profagent.store.workspace import SESSION_FORMS, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from profagent.formats.counter_maps import CounterMaps
+    from profagent.store.target import Target
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
-# Import of a JOB: loaded only when one has to be imported, so that commands that only read start faster.
-_IMPORT = "profagent.importing.importing:import_alone"
-# Restoring from a lake: loaded only for it, because it needs optional packages.
-_RESTORE = "profagent.lake.cli:restored_from"
 # Reason and remedy for results of another tool that have no layers.
 NO_KERNELS = (
     "no file of it tells kernels",
     "its rows are in the view `ascend_values`; op_summary, kernel_details, timelines and databases have kernels",
 )
 _IS_OVER = "SELECT ended_us IS NOT NULL FROM session WHERE session = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Database, the session and JOB in it (None: the newest, all), and the folder for results.
-
-    `maps` are the counter maps that the user chose, also for results beside the database.
-    """
-
-    database: Path
-    folder: Path
-    session: int | None = None
-    job: str | None = None
-    maps: CounterMaps = BUILT_IN
-
-    def output(self, name: str) -> Path:
-        """Return the folder for results of that name. Raises StoreError if a link in a JOB stands in its place."""
-        return self.folder / name if self.session is not None else own_folder(self.folder, name)
 
 
 def target_options(function: F) -> F:
@@ -115,16 +89,6 @@ def choice_options(function: F) -> F:
     return cast("F", with_choice)
 
 
-def directory_named(target: str) -> Path | None:
-    """Return the JOB directory that a word names; None if it names a session. Raises UsageError for neither."""
-    directory = Path(target)
-    if directory.is_dir():
-        return directory
-    if session_query(target) is None and "/" in target:
-        raise UsageError(f"the JOB directory {target} does not exist", hint=f"a session is {SESSION_FORMS}")
-    return None
-
-
 async def named_target(target: str, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
     """Return the target that a word names: a session, or a JOB directory, which is imported first if necessary.
 
@@ -133,33 +97,18 @@ async def named_target(target: str, job: str | None, workspace: Path | None, map
     directory = directory_named(target)
     if directory is not None:
         return await job_target(directory, job, workspace, maps)
-    where = Workspace.at(workspace)
-    session = await session_named(where, target)
+    found = await session_target(target, job, Workspace.at(workspace), tell=tell, folder=_temporary_folder)
     if maps.named is not None:
         raise UsageError(
             "--counter-map goes with a JOB directory",
-            hint=f"`profagent redecode {session} --counter-map FILE` fills a session's columns",
+            hint=f"`profagent redecode {found.session} --counter-map FILE` fills a session's columns",
         )
-    database = await _with_records(where, session)
-    return Target(database, where.root / "exports" / f"session-{session}", session, job, maps)
+    return found
 
 
-async def _with_records(workspace: Workspace, session: int) -> Path:
-    database = workspace.readable_database()
-    async with reading(database) as connection:
-        address = await lake_of(connection, session)
-    if address is None:
-        return database
-    # The temporary folder lives as long as the command, which may read the database until its end.
-    restored = Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="profagent-"))) / FILE_NAME
-    try:
-        await pkgutil.resolve_name(_RESTORE)(workspace, session, address, restored)
-    except ProfagentError as error:
-        # The local database still has the session's figures, so that the command can go on with these.
-        tell(f"session {session} is not read from {address}: {error}")
-        tell(f"  {error.hint}")
-        return database
-    return restored
+def _temporary_folder() -> Path:
+    """Return a folder that lives as long as the command, which may read a database there until its end."""
+    return Path(click.get_current_context().with_resource(TemporaryDirectory(prefix="profagent-")))
 
 
 async def job_target(directory: Path, job: str | None, workspace: Path | None, maps: CounterMaps) -> Target:
@@ -167,25 +116,7 @@ async def job_target(directory: Path, job: str | None, workspace: Path | None, m
     for option, value in (("--job", job), ("--workspace", workspace)):
         if value is not None:
             raise UsageError(f"{option} goes with a session", hint=f"leave it out: {directory} is a JOB directory")
-    database = await imported_database(directory, maps, tell=tell)
-    return Target(database, directory, job=(await asyncio.to_thread(directory.resolve)).name, maps=maps)
-
-
-async def imported_database(directory: Path, maps: CounterMaps = BUILT_IN, *, tell: Callable[[str], None]) -> Path:
-    """Return the database of a JOB directory, imported if there is no fresh one."""
-    database = await fresh_database(directory, maps)
-    if database is not None:
-        return database
-    import_alone = pkgutil.resolve_name(_IMPORT)
-    async with alone_in_job(directory, tell):
-        # The process that held the lock may have imported it meanwhile.
-        database = await fresh_database(directory, maps)
-        if database is None:
-            tell(f"importing {directory}")
-            imported = await import_alone(directory, maps)
-            write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s"])
-            database = imported.database
-    return database
+    return await directory_target(directory, maps, tell=tell)
 
 
 async def tell_unrecorded(database: Path, session: int | None = None, job: str | None = None) -> int:

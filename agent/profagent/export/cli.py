@@ -13,7 +13,6 @@ from profagent.cli.exit_codes import exit_code_of_written
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import (
     choice_options,
-    directory_named,
     named_target,
     tell_unrecorded,
     vendor_target_options,
@@ -25,6 +24,7 @@ from profagent.export.session_trace import TraceSelection
 from profagent.formats.names import display_text
 from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.store.job_folder import DATABASE_FOLDER, write_log
+from profagent.store.target import directory_named
 from profagent.tables.provenance import ledger_lines, not_final_lines
 from profagent.tables.table import counted, json_text
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from profagent.cli.target import Target
     from profagent.export.formats import Written
     from profagent.export.job_files import ExportedJob
     from profagent.export.merged import MergedTrace
     from profagent.formats.counter_maps import CounterMaps
     from profagent.store.selection import Choice
+    from profagent.store.target import Target
 
 US_PER_S = 1_000_000
 # Folder in a JOB directory for formats that have no folder of their own there.

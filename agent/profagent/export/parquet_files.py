@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyarrow import parquet
 
-from profagent.export.view_batches import columns_of, view_batches
+from profagent.export.view_batches import columns_of, view_stream
 from profagent.files import make_directory, written_atomically
 from profagent.limits import ROWS_PER_GROUP
 
@@ -33,8 +33,8 @@ def write_view(
     """
     names = [name for name in columns_of(connection, view) if name != _PARTITIONED]
     texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in metadata.items()}
-    batches = view_batches(connection, view, session, names)
-    # A view without rows makes no file; the first batch also gives the schema.
+    batches = pa.RecordBatchReader.from_stream(view_stream(connection, view, session, names))
+    # A view without rows makes no file.
     first = next(batches, None)
     if first is None:
         return 0
@@ -43,7 +43,7 @@ def write_view(
     with (
         written_atomically(file) as out,
         # Without the Arrow schema in the file, readers see dictionary columns as plain texts.
-        parquet.ParquetWriter(out, first.schema, compression="zstd", store_schema=False) as writer,
+        parquet.ParquetWriter(out, batches.schema, compression="zstd", store_schema=False) as writer,
     ):
         writer.add_key_value_metadata(texts)
         for group in _groups(chain([first], batches)):

@@ -1,4 +1,4 @@
-"""The views of a unit's records in columns, as Arrow batches: no cell of a record becomes a Python object.
+"""The views of a unit's records in columns: no cell of a record becomes a Python object.
 
 The figures of a record's segment, and of everything above it up to the board, are read once for each segment; those of
 its layer once for each layer. Columns have the names of the view.
@@ -11,26 +11,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa  # type: ignore[import-untyped]
 
 from profagent.formats.names import LogKind
 from profagent.formats.records import CYCLES_PER_TICK
 from profagent.store.columns import TABLES, TIMES, Segments, chunks
+from profagent.tables.arrow import ColumnValues
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.store.columns import RecordTable
+    from profagent.tables.arrow import Batch, Field
 
-    # Makes an array of values of the database, by the name of their column.
-    Arrays = Callable[[str, Sequence[Any]], pa.Array]
     Rows = Mapping[str, Sequence[Any]]
 
 # Name of the column with the key of a record's segment. The view's `segment` is its number in the network.
 SEGMENT_KEY = "segment_key"
+# Columns of records that no view has.
+KEYS = frozenset({"record", SEGMENT_KEY, "ticks_before"})
 # CROSS JOIN forbids SQLite to reorder the tables, so the rows come in the order of the numbers.
 _OF_SEGMENTS = """
 SELECT m.model AS of_model, j.frequency_mhz, b.identity AS board, j.name AS job, i.device_id, m.name AS model,
@@ -47,20 +48,20 @@ _TIMES = {LogKind.AICORE: {*TIMES[LogKind.AICORE], "ticks_before"}, LogKind.AICP
 
 
 def record_batches(
-    connection: sqlite3.Connection, kind: LogKind, session: int, names: Sequence[str], arrays: Arrays
-) -> Iterator[pa.RecordBatch]:
-    """Yield these columns of a unit's records that a session fetched, RECORDS_PER_CHUNK records at a time.
+    connection: sqlite3.Connection, kind: LogKind, session: int, fields: Sequence[Field]
+) -> Iterator[Batch]:
+    """Yield columns of a unit's records that a session fetched, RECORDS_PER_CHUNK records at a time.
 
-    Columns of the unit's table and SEGMENT_KEY may be named beside those of the view.
+    Columns of the unit's table and KEYS may be named beside those of the view.
     """
     stored = {row[1] for row in connection.execute(f"PRAGMA table_info({TABLES[kind]})")}
-    columns = sorted((stored & {*names} - {"segment"}) | _TIMES[kind])
+    names = {field.name for field in fields}
+    columns = sorted((stored & names - {"segment"}) | _TIMES[kind] | {"layer_index"})
     for query in chunks(connection, Segments.of_session(connection, session), kind, columns, session):
         records = query.read(connection)
         if len(records):
-            # Texts of segments and layers become dictionaries, so a chunk holds each of them once.
             joined = _JoinedRecords.of(connection, records)
-            yield pa.RecordBatch.from_arrays([joined.column(name, session, arrays) for name in names], names)
+            yield [joined.column(field, session) for field in fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +90,31 @@ class _JoinedRecords:
         layer[(np.append(known, -1)[layer] != keys) | (keys < 0)] = -1
         return cls(records, segments, segment, layers, layer)
 
-    def column(self, name: str, session: int, arrays: Arrays) -> pa.Array:
+    def column(self, field: Field, session: int) -> ColumnValues:
         """Return a column of the view."""
-        if name == "session":
-            return pa.repeat(pa.scalar(session, pa.int64()), len(self.records))
+        name = field.name
         if name in self.layers:
-            return _dictionary_encoded(arrays(name, self.layers[name])).take(_indices(self.layer))
+            return ColumnValues.of(field.kind, self.layers[name]).taken(self.layer)
         if name in self.segments:
-            return _dictionary_encoded(arrays(name, self.segments[name])).take(pa.array(self.segment))
+            return ColumnValues.of(field.kind, self.segments[name]).taken(self.segment)
+        values = self._numbers(name, session)
         if name == "layer_index":
-            return _indices(self.records.layer)
-        if name in {"start_us", "duration_us"}:
-            return pa.array(self._start_us() if name == "start_us" else self._duration_us(), from_pandas=True)
-        is_key = name == SEGMENT_KEY
-        values = self.records.segments.number[self.records.segment] if is_key else self.records.columns[name]
-        return pa.array(values, from_pandas=True)
+            return ColumnValues.whole(values)
+        return (
+            ColumnValues.measured(values)
+            if values.dtype.kind == "f"
+            else ColumnValues(values.astype(np.int64, copy=False))
+        )
+
+    def _numbers(self, name: str, session: int) -> NDArray[Any]:
+        if name == "session":
+            return np.full(len(self.records), session, np.int64)
+        if name == "start_us":
+            return self._start_us()
+        if name == "duration_us":
+            return self._duration_us()
+        segments: NDArray[np.int64] = self.records.segments.number
+        return segments[self.records.segment] if name == SEGMENT_KEY else self.records.columns[name]
 
     def _start_us(self) -> NDArray[np.float64]:
         if self.records.kind is LogKind.AICPU:
@@ -127,14 +138,6 @@ def _columns_by_name(connection: sqlite3.Connection, query: str, numbers: list[i
 
 def _layer_keys(models: NDArray[np.int64], layers: NDArray[np.integer]) -> NDArray[np.int64]:
     return np.where(layers < 0, -1, models << 32 | layers)
-
-
-def _dictionary_encoded(values: pa.Array) -> pa.Array:
-    return values.dictionary_encode() if pa.types.is_string(values.type) else values
-
-
-def _indices(places: NDArray[np.integer]) -> pa.Array:
-    return pa.array(places, mask=places < 0)
 
 
 def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from profagent.cli.target import Target
     from profagent.store.database import Running
     from profagent.store.selection import InferenceRow
+    from profagent.store.target import Target
 
 
 LAST_INFERENCE = Choice(last=1)

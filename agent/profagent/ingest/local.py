@@ -219,6 +219,15 @@ def require_job(directory: Path) -> None:
         )
 
 
+def is_job_directory(directory: Path) -> bool:
+    """Return True if a directory is a JOB."""
+    try:
+        require_job(directory)
+    except UsageError:
+        return False
+    return True
+
+
 def list_job(directory: Path) -> JobListing:
     """List a JOB directory. Raises UsageError if it is none, UnsupportedBoardError for another SoC's."""
     require_job(directory)

@@ -24,7 +24,7 @@ from profagent import __version__
 from profagent.errors import UsageError
 from profagent.export.parquet import exported_views
 from profagent.export.record_batches import SEGMENT_KEY
-from profagent.export.view_batches import columns_of, type_of, view_batches
+from profagent.export.view_batches import columns_of, field_of, view_stream
 from profagent.files import to_the_end
 from profagent.formats.names import LogKind
 from profagent.lake.aggregates import Bucket, LayerFigures, aggregates
@@ -237,7 +237,9 @@ class _ViewRows:
         self.rows = 0
         for view, names in self._views:
             constants = {**self._session.owners, "source_view": view.name}
-            found = view_batches(self._connection.sqlite, view, self._session.number, names)
+            found = pa.RecordBatchReader.from_stream(
+                view_stream(self._connection.sqlite, view, self._session.number, names)
+            )
             for batch in self._connection.read(found):
                 self.rows += len(batch)
                 columns = [_column(field, batch, constants) for field in self.schema]
@@ -250,13 +252,11 @@ def _keys_of(view: View) -> tuple[str, ...]:
 
 def _type(view: View, column: str) -> pa.DataType:
     """Return the type of a column in a lake: times are whole µs, integers are signed; durations may have fractions."""
-    if column in _keys_of(view):
-        return pa.int64()
-    found = type_of(view, column)
+    kind = field_of(view, column).kind
     is_time = column.endswith("_us") and not column.endswith("duration_us")
-    if is_time or pa.types.is_integer(found):
+    if is_time or kind in {"int64", "uint64"}:
         return pa.int64()
-    return _TEXT if pa.types.is_string(found) else found
+    return pa.float64() if kind == "float64" else _TEXT
 
 
 def _column(field: pa.Field, batch: pa.RecordBatch, constants: Mapping[str, str]) -> pa.Array:

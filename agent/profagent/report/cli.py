@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagent.advise.rules import Language, Rule
-    from profagent.cli.target import Target
+    from profagent.store.target import Target
 
 
 @click.command("report", cls=SessionCommand)

@@ -33,9 +33,9 @@ from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import is_cleared
 from profagent.tables.provenance import (
+    caveats_of,
     coverage_line,
     covered_text,
-    provenance_lines,
     provenance_of,
     share_text,
 )
@@ -160,7 +160,7 @@ def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, 
         "spreads": _spreads(SessionFigures(frozenset()) if figures is None else figures),
         "comparison": None if compared is None else diff_document(compared),
         "jobs": jobs,
-        "caveats": [*([_CLEARED] if figures is None else []), *_caveats(jobs)],
+        "caveats": [*([_CLEARED] if figures is None else []), *caveats_of(jobs)],
     }
 
 
@@ -238,16 +238,6 @@ def _first(advice: Advice | None, layers: Sequence[Mapping[str, Any]], language:
 
 def _number(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}"
-
-
-def _caveats(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines: dict[str, None] = {}
-    for job in jobs:
-        about = f"{job['job']}: " if len(jobs) > 1 else ""
-        lines.update(dict.fromkeys(job["unverified"]))
-        lines[job["pmu"]] = None
-        lines.update({f"{about}{line}": None for line in provenance_lines(job)})
-    return list(lines)
 
 
 def _spreads(figures: SessionFigures) -> dict[str, Any]:

@@ -41,9 +41,9 @@ from profagent.tables.table import Cell, Column, counted, fitted_lines, json_tex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from profagent.cli.target import Target
     from profagent.sessions.clearing import Chosen
     from profagent.store.sessions import Condition
+    from profagent.store.target import Target
     from profagent.tables.table import Tone
 
 _TITLES = "session|board|source|started (UTC)|state|covered|JOBs|inferences|captured|losses|notes|labels"

@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from profagent.cli.target import Target
     from profagent.stats.session_figures import Row, StatsBy
     from profagent.stats.stats import Stats
     from profagent.stats.trend import BoardTrend
     from profagent.store.sessions import Condition
+    from profagent.store.target import Target
     from profagent.tables.ci_formats import CiFormat
     from profagent.tables.table import Tone
 

@@ -165,7 +165,7 @@ async def readings(file: Path, count: int) -> AsyncIterator[list[Running]]:
         check_version(version, file)
         yield connections
     except sqlite3.Error as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     finally:
         await _close(connections)
 
@@ -393,7 +393,8 @@ async def data_version(connection: aiosqlite.Connection) -> int:
 _TEMPORARY = ("/var/tmp", "/usr/tmp", "/tmp")  # noqa: S108 - nothing is made there here
 
 
-def _unreadable(file: Path, error: sqlite3.Error) -> StoreError:
+def unreadable(file: Path, error: sqlite3.Error) -> StoreError:
+    """Return the error for a database that SQLite cannot read."""
     hint = (
         "check the path and its permissions, or import the JOB again; `profagent doctor --workspace DIR` says how a"
         " workspace's is made anew"

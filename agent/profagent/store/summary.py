@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from profagent import ledger
@@ -19,6 +20,8 @@ from profagent.store.queries import (
 from profagent.store.sampling import sampling_of
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import aiosqlite
 
     from profagent.store.database import Running
@@ -60,7 +63,10 @@ async def session_summary(connection: Running, session: int) -> dict[str, Any]:
         "simulated": bool(about["simulated"]),
         "jobs": [name for _, name in jobs],
         "bytes": sum([await _bytes(connection, job) for job, _ in jobs if job not in stood]),
-        "records": {unit: await _records(connection, session, table) for table, unit in _UNITS.items()},
+        "records": {
+            unit: await connection.run(partial(records_in, session=session, table=table))
+            for table, unit in _UNITS.items()
+        },
         "events": await event_counts(connection, session),
         "sampling": await sampling_of(connection, session),
         "earlier": [
@@ -115,13 +121,11 @@ async def _bytes(connection: aiosqlite.Connection, job: int) -> int:
     return int(size)
 
 
-async def _records(connection: aiosqlite.Connection, session: int, table: str) -> int:
+def records_in(connection: sqlite3.Connection, session: int, table: str) -> int:
+    """Return the number of records in a unit's table that a session fetched."""
     # CROSS JOIN keeps SQLite from scanning all records for each part.
-    (count,) = await fetched_one(
-        connection,
-        f"SELECT count(*) FROM part p CROSS JOIN {table} ON record {OF_PART} WHERE session = ?",  # noqa: S608 - constants
-        (session,),
-    )
+    query = f"SELECT count(*) FROM part p CROSS JOIN {table} ON record {OF_PART} WHERE session = ?"  # noqa: S608 - constants
+    (count,) = connection.execute(query, (session,)).fetchone()
     return int(count)
 
 

@@ -201,6 +201,17 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield f"the runtime left out {counted(left_out, 'record')} of layers ({SEQUENCE_GAP}, see `profagent ledger`)"
 
 
+def caveats_of(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines to read before the figures of JOBs are trusted, each once."""
+    lines: dict[str, None] = {}
+    for job in jobs:
+        about = f"{job['job']}: " if len(jobs) > 1 else ""
+        lines.update(dict.fromkeys(job["unverified"]))
+        lines[job["pmu"]] = None
+        lines.update({f"{about}{line}": None for line in provenance_lines(job)})
+    return list(lines)
+
+
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each reason why inferences of a JOB are in no figure."""
     for each in not_final:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from profagent.cli.main import run
-from profagent.cli.target import imported_database
 from profagent.errors import StoreError
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps, simulated_map
 from profagent.importing import importing
@@ -23,6 +22,7 @@ from profagent.record.recording import Recording
 from profagent.store import job_folder
 from profagent.store.job_folder import alone_in_job, write_log
 from profagent.store.store import StoredSession
+from profagent.store.target import imported_database
 from profagent.store.workspace import Workspace
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job

@@ -1,0 +1,212 @@
+"""Sessions of the Python API: tables of what a session has, and answers about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from profagent.advise.advise import advise
+from profagent.advise.report import advice_document
+from profagent.advise.rules import all_rules
+from profagent.api.answers import Answer, answer_of, fields_by, stats_answer, table_of
+from profagent.api.reading import query_table, view_table
+from profagent.api.waiting import wait_for
+from profagent.diff.diff import Operand
+from profagent.report.report import write_report
+from profagent.stats.stats import stats
+from profagent.store.database import reading
+from profagent.store.sessions import require_records
+from profagent.tables.arrow import Field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from profagent.advise.rules import Language
+    from profagent.api.provenance import Provenance
+    from profagent.api.table import Table
+    from profagent.stats.session_figures import StatsBy
+
+Unit = Literal["aicore", "aicpu"]
+_FINDINGS = (
+    *(Field(name, "text") for name in ("rule", "severity", "kind", "model", "title", "finding", "advice", "manual")),
+    Field("gain_us", "float64", "us"),
+    Field("share", "float64", "%"),
+    Field("likely", "int64"),
+    Field("per", "text"),
+)
+_VIEWS: Mapping[Unit, str] = {"aicore": "op_records", "aicpu": "aicpu_records"}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Session of a workspace, or a JOB directory: its `number`, its `database`, and its `provenance`.
+
+    Methods that return a Table or an Answer read the database when they are called, and raise StoreError if that cannot
+    be read. Times in columns `…_us` are µs of the board's clock, durations µs.
+
+    >>> import profagent
+    >>> profagent.open("lab").session("last").number
+    2
+    """
+
+    number: int
+    database: Path
+    provenance: Provenance
+    job: str | None = None
+    # Of a session that only a lake has: its database is there as long as the session is used.
+    _folder: Any = field(default=None, repr=False, compare=False)
+
+    def layers(self) -> Table:
+        """Return the layers of both processors by falling time in an inference, as `stats --by layer`.
+
+        Times are in µs, or in ticks where the clock of the NPU is unknown; shares are % of a model's mean latency.
+
+        >>> import profagent
+        >>> table = profagent.open("lab").session().layers()
+        >>> table["layer"][0], table["bound by"][0]
+        ('conv2', None)
+        """
+        return self.stats(by="layer").table
+
+    def inferences(self) -> Table:
+        """Return the sampled inferences, as the view `inferences`. Raises UsageError if `gc` deleted them.
+
+        >>> import profagent
+        >>> profagent.open("lab").session().inferences()["figures"][:3]
+        ['final', 'final', 'final']
+        """
+        return self._records("inferences")
+
+    def records(self, unit: Unit = "aicore", columns: Sequence[str] = ()) -> Table:
+        """Return the records of layers on the NPU (`aicore`) or the CPU (`aicpu`), as `op_records`, `aicpu_records`.
+
+        There may be millions: name the `columns` that are needed, and iterate over `batches()`. Raises UsageError for a
+        column that the view has not, or if `gc` deleted the records.
+
+        >>> import profagent
+        >>> records = profagent.open("lab").session().records(columns=["layer_name", "duration_us"])
+        >>> sum(len(batch) for batch in records.batches()) == len(records)
+        True
+        """
+        return self._records(_VIEWS[unit], columns)
+
+    def calls(self) -> Table:
+        """Return the recorded calls of the runtime's API, as the view `api_records`. Raises as `inferences`.
+
+        >>> import profagent
+        >>> profagent.open("lab").session().calls().names[4:8]
+        ('name', 'type', 'pid', 'tid')
+        """
+        return self._records("api_records")
+
+    def ranges(self) -> Table:
+        """Return the ranges and steps that programs marked, as the view `ranges`.
+
+        >>> import profagent
+        >>> len(profagent.open("lab").session().ranges())
+        0
+        """
+        return self._view("ranges")
+
+    def metrics(self) -> Table:
+        """Return what the board measured of itself, as the view `metrics`; the column `unit` has each value's unit.
+
+        >>> import profagent
+        >>> len(profagent.open("lab").session().metrics())
+        0
+        """
+        return self._view("metrics")
+
+    def ledger(self) -> Table:
+        """Return each loss and note, as the view `ledger`: which file, which bytes, how often.
+
+        >>> import profagent
+        >>> len(profagent.open("lab").session().ledger())
+        0
+        """
+        return self._view("ledger")
+
+    def coverage(self) -> Table:
+        """Return how the capture followed the board, as the view `coverage`; an import has no rows.
+
+        >>> import profagent
+        >>> len(profagent.open("lab").session().coverage())
+        0
+        """
+        return self._view("coverage")
+
+    def sql(self, query: str, **parameters: str | float | None) -> Table:
+        """Return the rows of a query over the views, in memory; `:session` in it is the session's number.
+
+        Other `parameters` are named likewise. The views have the rows of all sessions of the workspace. Raises
+        UsageError for a query that fails or does more than read.
+
+        >>> import profagent
+        >>> session = profagent.open("lab").session()
+        >>> session.sql("SELECT model, count(*) AS n FROM inferences WHERE session = :session GROUP BY 1").to_dicts()
+        [{'model': 'm', 'n': 20}]
+        """
+        return query_table(self.database, query, {"session": self.number, **parameters}, self.provenance)
+
+    def stats(self, by: StatsBy = "layer", *, skip: int | None = None) -> Answer:
+        """Return where the time goes, as `profagent stats --by BY`.
+
+        `by` is layer, type, model, device, segment, aicpu, api or step. Of each load the first `skip` inferences are
+        left out; by default those of its warm-up. Raises UsageError if `skip` goes with calls or steps.
+
+        >>> import profagent
+        >>> profagent.open("lab").session().stats(by="model").table["model"]
+        ['m']
+        """
+        work = stats(self.database, session=self.number, job=self.job, by=by, skip=skip)
+        return stats_answer(wait_for(work), self.provenance, skip)
+
+    def advise(self, *, language: Language = "en", rules: Sequence[Path] = ()) -> Answer:
+        """Return what to work on, as `profagent advise`: a row for each finding, with its possible gain in µs.
+
+        `rules` are folders of further rules; findings are in English or Chinese (`zh`). Raises UsageError if a rule
+        fails, or `gc` deleted the records.
+
+        >>> import profagent
+        >>> answer = profagent.open("lab").session().advise()
+        >>> sorted(answer.document)
+        ['cannot_tell', 'findings', 'jobs', 'nothing_found', 'session', 'simulated']
+        """
+        # Rules beside a database are read only in a workspace: a JOB directory may come from somebody else.
+        chosen = all_rules(self.database, None if self.job else self.number, tuple(rules))
+        found = advise(self.database, chosen, session=self.number, job=self.job, language=language)
+        document = advice_document(wait_for(found))
+        return answer_of(document, table_of(document["findings"], _FINDINGS, self.provenance))
+
+    def report(self, path: Path | str, *, against: Session | None = None, language: Language = "en") -> Answer:
+        """Write one HTML file that opens anywhere, offline, and return its document, as `profagent report`.
+
+        `against` is the base of a comparison. The table has the layers of the page. Raises ProfagentError if the file
+        cannot be written.
+
+        >>> import profagent
+        >>> answer = profagent.open("lab").session().report("report.html")
+        >>> answer.table["layer"]
+        ['conv2', 'fc', 'conv1', 'not in any layer']
+        """
+        base = None if against is None else against.operand()
+        document = wait_for(write_report(self.operand(), Path(path), against=base, language=language))
+        fields = fields_by("layer", document["stats"]["layer"]["unit"])
+        return answer_of(document, table_of(document["ranked"], fields, self.provenance))
+
+    def operand(self) -> Operand:
+        """Return the session as a side of a comparison."""
+        return Operand(str(self.number), self.database, self.number, self.job)
+
+    def _records(self, view: str, columns: Sequence[str] = ()) -> Table:
+        wait_for(_require_records(self.database, self.number))
+        return self._view(view, columns)
+
+    def _view(self, view: str, columns: Sequence[str] = ()) -> Table:
+        return view_table(self.database, view, self.number, self.provenance, columns)
+
+
+async def _require_records(database: Path, session: int) -> None:
+    async with reading(database) as connection:
+        await require_records(connection, session)
