@@ -225,7 +225,7 @@ class _Daemon:
         jobs = [job for job in self._registry.jobs if job.place.root != self._spool_root]
         open_jobs = sum(job.state is JobState.OPEN for job in jobs)
         clients, losses = self._servicer.streams, len(self._losses.since(0))
-        return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), losses kept: {losses}"
+        return f"clients: {clients}, JOBs: {len(jobs)} ({open_jobs} open), recorded losses: {losses}"
 
     async def run(self, stop: asyncio.Event) -> None:
         config = self._options.config

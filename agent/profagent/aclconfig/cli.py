@@ -75,9 +75,9 @@ def _file(function: F) -> F:
 
 @click.group("aclconfig")
 def command() -> None:
-    """Ask, change or check what an acl.json tells a program to record, here or on a board.
+    """Read, change or check the acl.json that tells a program what to record, here or on a board.
 
-    It is read when a program starts (svp_acl_init), so a change counts from its next start on.
+    A program reads the file when it starts (svp_acl_init), so a change takes effect at its next start.
 
     Example: profagent aclconfig set --board root@192.168.1.20 --output /opt/app/profiling /opt/app/acl.json
     Example: profagent aclconfig check --board euler /opt/app/acl.json
@@ -87,7 +87,7 @@ def command() -> None:
 @command.command("get")
 @_file
 def get(*, path: str, board: str | None, as_json: bool) -> int:
-    """Print the `profiler` object. Exit code 1: there is none.
+    """Print the `profiler` object. Exit code 1: the file has none.
 
     Example: profagent aclconfig get --board euler /opt/app/acl.json
     Example: profagent aclconfig get --json acl.json
@@ -106,13 +106,13 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 
 @command.command("set")
 @_file
-@click.option("--output", metavar="DIR", help="Where JOBs are made: a directory of the board that is there.")
+@click.option("--output", metavar="DIR", help="The directory on the board where JOBs are made; it must exist.")
 @profiler_options(with_defaults=False)
 def set_(*, path: str, board: str | None, output: str | None, profiler: ProfilerSettings, as_json: bool) -> int:
-    """Write the `profiler` object, in both spellings and all values as strings; what is not named stays as it is.
+    """Write the `profiler` object. Options that are not named keep their value.
 
-    A missing file or value is made: switch on, interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
-    Exit code 1: the runtime would not record with the file, and --switch off was not given.
+    Keys are written in both spellings, and all values as strings. Defaults of a missing file or value: switch on, interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
+    Exit code 1: the runtime would not record with this file, and --switch off was not given.
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json
     Example: profagent aclconfig set --board euler --acl_api on /opt/app/acl.json
@@ -133,7 +133,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
 @command.command("check")
 @_file
 def check(*, path: str, board: str | None, as_json: bool) -> int:
-    """Say whether the runtime would record with this file, and what it should say instead. Exit code 1: it would not.
+    """Say whether the runtime would record with this file, and what to change if not. Exit code 1: it would not.
 
     Example: profagent aclconfig check --board root@192.168.1.20 /opt/app/acl.json
     Example: profagent aclconfig check acl.json

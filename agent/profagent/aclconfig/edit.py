@@ -101,7 +101,7 @@ def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
         @click.option("--interval", type=click.IntRange(0, INTERVAL_MAX), default=given.interval, help=_INTERVAL)
         @click.option("--acl_api", "--acl-api", type=_SWITCHES, default=given.acl_api, help="Record API calls.")
         @click.option("--aacpu", "--aicpu", type=_SWITCHES, default=given.aacpu, help="Record layers on the CPU.")
-        @click.option("--switch", type=_SWITCHES, default=given.switch, help="Profiling as a whole.")
+        @click.option("--switch", type=_SWITCHES, default=given.switch, help="Switch profiling on or off as a whole.")
         @click.option(
             "--aac_metrics",
             "--aic_metrics",

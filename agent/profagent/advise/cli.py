@@ -48,7 +48,7 @@ def advice_options(function: F) -> F:
         multiple=True,
         type=options.FOLDER,
         metavar="DIR",
-        help="Rules of your own, beside WORKSPACE/rules; may be repeated.",
+        help="A file or folder of your own rules, besides those in WORKSPACE/rules; may be repeated.",
     )
     @click.option(
         "--lang",
@@ -77,10 +77,10 @@ def advice_options(function: F) -> F:
     help=f"Write {VENDOR_FILE}, named as the vendor's tools do, into this folder; its form is unverified.",
 )
 async def command(*, target: Target, rules: list[Rule], language: Language, as_json: bool, output: Path | None) -> int:
-    """Say what to work on: what slows a run down, by which evidence, and what it could bring at most.
+    """Say what slows a run down, on which evidence, and how much time a change could save at most.
 
-    The rules are data: queries over the database's views, with the thresholds of the vendor's manual. With --job what
-    is about layers is of that JOB alone.
+    The rules are queries over the database's views, with the thresholds of the vendor's manual. With --job, findings
+    about layers are limited to that JOB.
 
     Example: profagent advise 3
     Example: profagent advise 3 --lang zh

@@ -28,7 +28,7 @@ _DEVICE = "Whose acl.json it is: an SS928's, or another Ascend device's (Atlas).
 
 @click.group("options")
 def command() -> None:
-    """Make or check options of profiling: TensorFlow's, MindSpore's, PyTorch's, an acl.json's.
+    """Make or check the profiling options of TensorFlow, MindSpore, PyTorch or an acl.json.
 
     Example: profagent options check train.py
     Example: profagent options make tf2 output=/tmp/profiling training_trace=on
@@ -37,7 +37,7 @@ def command() -> None:
 
 @command.group("make")
 def make() -> None:
-    """Print what switches profiling on, from named options.
+    """Print the configuration that switches profiling on with the named options.
 
     Example: profagent options make tf2 output=/tmp/profiling training_trace=on
     Example: profagent options make acl-json output=/opt/app/profiling interval=1
@@ -46,7 +46,7 @@ def make() -> None:
 
 @make.command("tf1")
 @_NAMED
-@click.option("--estimator", is_flag=True, help="For an Estimator, not for a session.")
+@click.option("--estimator", is_flag=True, help="Print it for an Estimator instead of a session.")
 def tf1(*, named: tuple[str, ...], estimator: bool) -> None:
     """Print the configuration of a TensorFlow 1 session.
 
@@ -81,7 +81,7 @@ def env(*, named: tuple[str, ...]) -> None:
 @make.command("mindspore")
 @_NAMED
 def mindspore(*, named: tuple[str, ...]) -> None:
-    """Print a call of MindSpore's Profiler; members and lists by their names: activities=CPU,NPU.
+    """Print a call of MindSpore's Profiler. Name members and lists in words: activities=CPU,NPU.
 
     Example: profagent options make mindspore profiler_level=Level1
     Example: profagent options make mindspore profiler_level=Level1 schedule=wait=1,warmup=1,active=2,repeat=1
@@ -106,10 +106,10 @@ def acl_json(*, named: tuple[str, ...], device: str) -> None:
 @click.option("--device", type=click.Choice([SS928, ATLAS]), help=f"{_DEVICE} Else its keys tell.")
 @options.as_json
 def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
-    """Find and correct what is wrong in profiling_options, an acl.json, or MindSpore's or torch_npu's profiler calls.
+    """Find and correct errors in profiling_options, an acl.json, or MindSpore's or torch_npu's profiler calls.
 
-    FILE is Python or a shell script, which are read and never run, JSON, TOML, or a file of environment variables; - is
-    standard input. Name a script and its acl.json or its variables together. Exit code 1: something is wrong.
+    FILE is a Python or shell script (read, never run), JSON, TOML, or a file of environment variables; - is standard
+    input. Name a script together with its acl.json or its variables. Exit code 1: an error was found.
 
     Example: profagent options check train.py acl.json
     Example: profagent options check profiler_config.json

@@ -89,9 +89,10 @@ COLUMNS = tuple(Column(title) for title in TITLES)
 @options.as_json
 @click.pass_context
 def command(context: click.Context, *, as_json: bool) -> None:
-    """List the boards that have a name, which --board takes everywhere.
+    """List the named boards. Each command takes these names with --board.
 
-    They stand in ~/.config/profagent/boards.toml. A board with another identity or certificate is refused.
+    The file ~/.config/profagent/boards.toml holds them. If another identity or certificate than the one in the file
+    answers, the connection is refused.
 
     Example: profagent boards
     Example: profagent boards add euler 192.168.1.20 --ssh root@192.168.1.20
@@ -121,11 +122,11 @@ def _row(entry: BoardEntry) -> tuple[str, ...]:
 @command.command("add")
 @click.argument("name")
 @click.argument("address", metavar="HOST[:PORT]")
-@click.option("--uuid", default="", metavar="UUID", help="Its identity; another board there is refused.")
-@click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of its certificate; another one is refused.")
-@click.option("--ssh", default="", metavar="USER@HOST", help="How ssh calls it, for --via ssh.")
+@click.option("--uuid", default="", metavar="UUID", help="The board's identity; a board with another one is refused.")
+@click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of the board's certificate; another one is refused.")
+@click.option("--ssh", default="", metavar="USER@HOST", help="The login that ssh uses, for --via ssh.")
 def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> None:
-    """Give a board a name, or change what stands under it. Comments in the file stay, groups and labels too.
+    """Give a board a name, or change a named board. Its groups and labels stay, as do comments in the file.
 
     Example: profagent boards add euler 192.168.1.20:50151 --ssh root@192.168.1.20
     Example: profagent boards add euler 192.168.1.20
@@ -137,17 +138,17 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
 
 @command.command("set")
 @click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=options.completed("boards"))
-@click.option("--group", "joins", multiple=True, metavar="GROUP", help="Put them into this group; may be repeated.")
+@click.option("--group", "joins", multiple=True, metavar="GROUP", help="Put the boards into this group; may be repeated.")
 @click.option(
     "--leave",
     "leaves",
     multiple=True,
     metavar="GROUP",
-    help="Take them out of this group; may be repeated.",
+    help="Take the boards out of this group; may be repeated.",
     shell_complete=options.completed("groups"),
 )
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label their sessions; may be repeated.")
-@click.option("--drop", "drops", multiple=True, metavar="K", help="Drop the label with this key; may be repeated.")
+@click.option("--label", "labels", multiple=True, metavar="K=V", help="Give their sessions this label; may be repeated.")
+@click.option("--drop", "drops", multiple=True, metavar="K", help="Remove the label with this key; may be repeated.")
 def put_in_groups(
     *,
     names: tuple[str, ...],
@@ -156,9 +157,9 @@ def put_in_groups(
     labels: tuple[str, ...],
     drops: tuple[str, ...],
 ) -> None:
-    """Put boards into groups, and label the sessions that are captured of them from now on.
+    """Put boards into groups, and give their future sessions labels.
 
-    A group is what `record`, `watch` and `nightly` take by --group. A label that `record` is given itself wins.
+    `record`, `watch` and `nightly` take a group with --group. A label given to `record` itself takes precedence.
 
     Example: profagent boards set euler orange --group rack3 --label rack=3
     Example: profagent boards set orange --leave rack3 --drop rack

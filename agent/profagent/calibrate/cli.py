@@ -277,18 +277,18 @@ COLUMNS = tuple(map(Column, ("counter", "verdict", "where", "rows", "agree", "ri
     metavar="CSV",
     help="The vendor's op_summary of one of these JOBs; may be repeated.",
 )
-@click.option("-o", "--output", type=options.OUTPUT_FILE, metavar="MAP", help="Write the counter map.")
-@click.option("--name", metavar="NAME", help="The map's name; the name of its file.")
+@click.option("-o", "--output", type=options.OUTPUT_FILE, metavar="MAP", help="Write the counter map to this file.")
+@click.option("--name", metavar="NAME", help="The map's name; without it the name of the file.")
 @click.option("--sdk", default=NOT_SAID, metavar="VERSION", help="The SDK whose runtime wrote the JOBs.")
 @options.as_json
 @options.quiet
 def command(
     *, jobs: tuple[Path, ...], tables: tuple[Path, ...], output: Path | None, name: str | None, sdk: str, as_json: bool
 ) -> None:
-    """Learn which word of a record is which PMU counter, from JOBs and the vendor's tables of them.
+    """Learn which word of a record is which PMU counter, from JOBs and the vendor's tables of these JOBs.
 
-    A counter is only put into the map when one number alone gives the vendor's values; where that is not certain, it
-    says what would settle it.
+    A counter is put into the map only if exactly one word gives the vendor's values. For any other counter the
+    command says which data would decide.
 
     Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv -o map.toml
     Example: profagent calibrate JOB… --vendor-summary op_summary_0.m.0.1.1.0.0.1000.700.csv --json

@@ -357,7 +357,7 @@ async def job_files_of(target: str, job: str | None, workspace: Path | None) -> 
 @options.target
 @options.workspace
 @options.job
-@click.option("-o", "--output", required=True, type=OUTPUT_FILE, metavar="FILE", help="A .tar.gz to write.")
+@click.option("-o", "--output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The .tar.gz to write.")
 @click.option(
     "--vendor-summary",
     "tables",
@@ -366,9 +366,9 @@ async def job_files_of(target: str, job: str | None, workspace: Path | None) -> 
     metavar="CSV",
     help="The vendor's op_summary of this JOB; may be repeated.",
 )
-@click.option("--anonymous", is_flag=True, help="Replace the names of models and layers, each by the same throughout.")
+@click.option("--anonymous", is_flag=True, help="Replace the names of models and layers; a name gets the same replacement everywhere.")
 @click.option("--sdk", default="unknown", metavar="VERSION", help="The SDK whose runtime wrote the JOB.")
-@click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 def command(
     *,
     target: str,

@@ -79,12 +79,12 @@ async def _redecoded(
         await require_records(connection, found.session)
         if any(job.family is not None for job in await jobs_of(connection, found.session)):
             raise UsageError(
-                f"session {found.session} has results of another tool, which no counter map is about",
-                hint="its counters are those that the tool wrote",
+                f"session {found.session} has results of another tool; counter maps apply to SS928 records only",
+                hint="use its counters as the other tool wrote them",
             )
     counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
     if counter_map is None:
-        raise UsageError("no counter map alone fits the session", hint="name one with --counter-map FILE")
+        raise UsageError("there is not exactly one counter map that fits the session", hint="name one with --counter-map FILE")
     try:
         async with Store(database, durable=durable) as store:
             with progress("redecode", "records") as shown:
@@ -116,8 +116,8 @@ async def _redecoded(
 async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_json: bool) -> int:
     """Fill the counter columns of a session or JOB with another counter map.
 
-    A JOB directory is imported first when needed. When it fails or is
-    killed, all columns are as before. Exit code 4: bytes of some records are not kept any more; these have no counters.
+    A JOB directory is imported first if necessary. If the command fails or is killed, all columns stay as they were.
+    Exit code 4: the bytes of some records are no longer in the mirror, so these records have no counters.
 
     Example: profagent redecode 3 --counter-map ss928.toml
     Example: profagent redecode JOB… --counter-map ss928.toml
@@ -134,5 +134,5 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
         has += f", digest {done['counter_map_digest']}"
         click.echo(printable(f"session {done['session']}: {has}; before: {done['counter_map_before'] or 'none'}"))
         if done["rows_without_bytes"]:
-            click.echo(f"{counted(done['rows_without_bytes'], 'row')} without: the bytes are not kept any more")
+            click.echo(f"{counted(done['rows_without_bytes'], 'row')} without counters: their bytes are no longer in the mirror")
     return IncompleteError.exit_code if done["rows_without_bytes"] else 0

@@ -76,11 +76,11 @@ def _named(name: str) -> Document:
 
 @click.command("schema")
 @click.argument("name", required=False)
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="An earlier version.")
+@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Print this earlier version.")
 def command(*, name: str | None, version: int | None) -> None:
-    """Print the JSON Schema of a document that a command prints with --json; without a name, list the documents.
+    """Print the JSON Schema of a document that a command prints with --json. Without a name, list the documents.
 
-    A document that changes gets another version, and the schemas of earlier versions stay.
+    A document that changes gets a new version; the schemas of earlier versions stay available.
 
     Example: profagent schema
     Example: profagent schema stats

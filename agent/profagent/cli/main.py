@@ -40,15 +40,15 @@ GLOSSARY = "What the words mean: docs/reference/glossary.md"
 HELP = """Live profiling of SS928 boards.
 
 \b
-profagent demo                           try it without a board
-profagent watch --board 192.168.1.20     live lines of a board
-profagent record --board 192.168.1.20    capture into a workspace
-profagent stats 1                        which layers take the time
-profagent export summary -dir JOB…       the vendor's tables
+profagent demo                           try everything without a board
+profagent watch --board 192.168.1.20     show a board's inferences live
+profagent record --board 192.168.1.20    record a board into a workspace
+profagent stats 1                        show which layers take the time
+profagent export summary -dir JOB…       write the vendor's tables
 
-A session is 1, last, -2 (the second newest) or LABEL=VALUE (the newest with this label).
+Name a session by its number (1), as last, as -2 (the second newest), or by LABEL=VALUE (the newest with that label).
 
-Exit codes: 0 ok, 1 failed or the answer is no, 2 usage, 3 the board cannot be reached, 4 data is incomplete.
+Exit codes: 0 success, 1 failure or the answer is no, 2 usage error, 3 a board cannot be reached, 4 data is incomplete.
 """
 
 # By title and verb: the module of profagent that defines the command, as `command` unless another name follows, and its
@@ -59,27 +59,27 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "watch": ("watch.cli", "Show a board's inferences live."),
         "show": ("export.show", "Print a JOB's tables (the vendor's command)."),
         "stats": ("stats.cli", "Show what takes the time: layers, types, models, API calls."),
-        "advise": ("advise.cli", "Say what to work on, why, and what it could bring."),
-        "report": ("report.cli", "Write one HTML file that opens anywhere: verdict, timeline, layers."),
+        "advise": ("advise.cli", "Say what slows a run down, and how much time a change could save."),
+        "report": ("report.cli", "Write one HTML file for any browser: verdict, timeline, layers."),
         "trend": ("stats.cli:trend_command", "Show a model's time over sessions, and when it changed."),
     },
     "Capture": {
-        "record": ("record.cli", "Capture boards into a workspace."),
+        "record": ("record.cli", "Record boards into a workspace."),
         "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
-        "import": ("importing.cli", "Import a JOB directory (the vendor's command)."),
-        "sessions": ("sessions.cli", "List the captures of a workspace."),
-        "ledger": ("sessions.cli:ledger", "Show what a session lost or noted, and what to do."),
-        "gc": ("sessions.cli:gc", "Delete raw records of old sessions; keep their statistics."),
+        "import": ("importing.cli", "Import JOBs and results of other tools (the vendor's command)."),
+        "sessions": ("sessions.cli", "List the sessions of a workspace."),
+        "ledger": ("sessions.cli:ledger", "Show the losses and notes of a session, and what to do."),
+        "gc": ("sessions.cli:gc", "Delete the records of old sessions; keep their statistics."),
     },
     "Compare": {
         "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
-        "baseline": ("sessions.cli:baseline", "Name sessions that others are compared with."),
-        "nightly": ("nightly.cli", "Capture and compare boards every night."),
+        "baseline": ("sessions.cli:baseline", "Name the sessions that others are compared with."),
+        "nightly": ("nightly.cli", "Record boards every night and compare them with earlier nights."),
     },
     "Export": {
         "export": ("export.cli", "Write timelines and tables (the vendor's command)."),
-        "push": ("lake.cli", "Bring sessions into a lake of Delta tables."),
-        "fleet": ("fleet.cli", "Ask a lake about all of its boards and nights."),
+        "push": ("lake.cli", "Copy sessions into a lake of Delta tables."),
+        "fleet": ("fleet.cli", "Query a lake about all of its boards and nights."),
     },
     "Run boards": {
         "deploy": ("deploy.cli", "Install the daemon on a board over SSH."),
@@ -87,7 +87,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "keys": ("keys.cli", "Make, issue and revoke TLS keys."),
         "doctor": ("doctor.cli", "Check this host, a board or a JOB."),
         "aclconfig": ("aclconfig.cli", "Read, change or check an acl.json."),
-        "options": ("ascend_options.cli", "Make or check options of profiling: TensorFlow, MindSpore, acl.json."),
+        "options": ("ascend_options.cli", "Make or check profiling options: TensorFlow, MindSpore, PyTorch, acl.json."),
         "bundle": ("deploy.bundle.cli", "Pack the daemon with a Python, for boards without one."),
     },
     "Settle counters": {
@@ -96,10 +96,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "kit": ("calibrate.kit", "Pack evidence from a JOB or a session for the developers."),
     },
     "Programs": {
-        "schema": ("cli.documents", "Print the JSON Schema of a document of --json."),
+        "schema": ("cli.documents", "Print the JSON Schema of what --json prints."),
     },
     "This shell": {
-        "completion": ("completion.cli", "Have the shell complete commands, options and names."),
+        "completion": ("completion.cli", "Install shell completion of commands, options and names."),
     },
 }
 VERBS = {verb: module for verbs in GROUPS.values() for verb, (module, _) in verbs.items()}
@@ -193,7 +193,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, help=HELP, epilog=GLOSSARY, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="profagent")
 def group() -> None:
-    """Hold the verbs."""
+    """Group all commands of profagent."""
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -80,7 +80,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 PEAK_VARIABLE = "PROFAGENT_PEAK_MEMORY_RATE"
 BYTES_PER_GB = 1e9
-BOARD_HELP = "A name of `profagent boards`, or HOST[:PORT] where profagentd listens."
+BOARD_HELP = "The board: its name in `profagent boards`, or the HOST[:PORT] at which its daemon listens."
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
@@ -99,17 +99,17 @@ group = click.option(
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="All boards that are in a group of `profagent boards`; may be repeated.",
+    help="All boards of this group in `profagent boards`; may be repeated.",
     shell_complete=completed("groups"),
 )
 ssh_board = click.option(
     "--board",
     metavar="[USER@]BOARD",
-    help="On this board, which SSH reaches: a name of `profagent boards`, or a Host of ~/.ssh/config.",
+    help="The board, reached over SSH: its name in `profagent boards`, or a Host of ~/.ssh/config.",
     shell_complete=completed("boards"),
 )
 bundle = click.option(
-    "--bundle", type=FILE_THERE, metavar="FILE", help="A file of `profagent bundle`, for a board without Python."
+    "--bundle", type=FILE_THERE, metavar="FILE", help="For a board without Python: the file that `profagent bundle` made."
 )
 target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
 optional_target = click.argument("target", metavar="[SESSION|JOB]", required=False, shell_complete=completed("targets"))
@@ -121,13 +121,13 @@ acl_json = click.option(
     "--acl-json",
     type=FILE,
     metavar="FILE",
-    help="The acl.json of the JOB's program; its interval says which samples were due.",
+    help="The acl.json that the JOB's program read; its interval tells which inferences were due.",
 )
 workspace = click.option(
     "--workspace",
     type=FOLDER,
     metavar="DIR",
-    help="Where captures are kept ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
+    help="The folder of sessions ($PROFAGENT_WORKSPACE, else ~/.local/share/profagent).",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 allow = click.option(
@@ -136,13 +136,13 @@ allow = click.option(
     multiple=True,
     metavar="CODE",
     callback=lambda _context, _option, codes: _allowed(codes),
-    help="Compare although this rule of comparability forbids it; may be repeated.",
+    help="Compare the runs even if this rule of comparability forbids it; may be repeated.",
 )
 ci_format = click.option(
     "--format",
     "ci_format",
     type=click.Choice(["bmf", "openmetrics", "github-benchmark"]),
-    help="Print for continuous benchmarking: Bencher, OpenMetrics, or github-action-benchmark.",
+    help="Print figures for continuous benchmarking: for Bencher, OpenMetrics or github-action-benchmark.",
 )
 quiet = click.option(
     "--quiet",
@@ -196,7 +196,7 @@ def _behind(args: list[str], option: str) -> str:
 def wide(function: F) -> F:
     """Add `--wide`; the command receives the `columns` available for its tables, 0 without a terminal."""
 
-    @click.option("--wide", "is_wide", is_flag=True, help="On a terminal: whole names, and all columns.")
+    @click.option("--wide", "is_wide", is_flag=True, help="On a terminal: show whole names and all columns.")
     @functools.wraps(function)
     def with_columns(*args: Any, is_wide: bool, **others: Any) -> Any:
         from profagent.cli.running import terminal_columns  # noqa: PLC0415 - `--help` starts faster
@@ -210,16 +210,16 @@ def access(function: F) -> F:
     """Add `--keys DIR` and `--insecure`, which the command receives as one `access`."""
 
     @click.option(
-        "--keys", type=FOLDER, metavar="DIR", help="The folder of keys; ~/.config/profagent/keys unless given."
+        "--keys", type=FOLDER, metavar="DIR", help="The folder of keys; without it ~/.config/profagent/keys."
     )
-    @click.option("--insecure", is_flag=True, help="Plain text, without any check of who answers.")
+    @click.option("--insecure", is_flag=True, help="Connect without TLS: nothing is encrypted, and nothing proves which board answers.")
     @functools.wraps(function)
     def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
         from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
         from profagent.link.credentials import Access  # noqa: PLC0415 - as above
 
         if insecure:
-            click.echo("--insecure: what is sent can be read and changed, and whoever answers is believed", err=True)
+            click.echo("--insecure: others can read and change the data, and nothing proves which board answers", err=True)
         return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
@@ -229,7 +229,7 @@ def counter_map(function: F) -> F:
     """Add `--counter-map FILE`; the command receives `maps`, of it or else of ~/.config/profagent/counter-maps."""
 
     @click.option(
-        "--counter-map", type=FILE, metavar="FILE", help="A counter map: which word of a record is which PMU counter."
+        "--counter-map", type=FILE, metavar="FILE", help="The counter map: it says which word of a record is which PMU counter."
     )
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:
@@ -298,7 +298,7 @@ def where(function: F) -> F:
         multiple=True,
         metavar="COND",
         callback=lambda _context, _option, texts: [condition_of(text) for text in texts],
-        help=f"Only sessions with {FORMS}; may be repeated, all must hold.",
+        help=f"Only sessions with {FORMS}. May be repeated: a session must meet all conditions.",
         shell_complete=completed("conditions"),
     )(function)
 
@@ -312,5 +312,5 @@ def job_directory(*, required: bool = True) -> Callable[[F], F]:
         required=required,
         type=FOLDER,
         metavar="JOB",
-        help="The JOB… directory, which holds data/ and info.json.0.",
+        help="The JOB… directory, the one with data/ and info.json.0.",
     )

@@ -80,8 +80,8 @@ def vendor_target_options(function: F) -> F:
 def choice_options(function: F) -> F:
     """Add `--last N` and `--inference PIC`, which the command receives as one `choice`."""
 
-    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
-    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="The one at this picture count.")
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N inferences of each model.")
+    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="Only the inference at this picture count.")
     @wraps(function)
     def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
         return function(choice=Choice(inference, last), **others)

@@ -70,14 +70,14 @@ def plain_name(text: str) -> str:
     "--config",
     type=options.FILE,
     metavar="INI",
-    help="The vendor's [ssh_config]: ip, username, pwd, port. Better: --board and a key.",
+    help="The vendor's ini file with [ssh_config]: ip, username, pwd, port. Better: --board and a key.",
 )
 @options.ssh_board
 @click.option(
     "--project",
     type=options.FOLDER,
     metavar="DIR",
-    help="What is brought to the board; unless given, this directory, or nothing where MAIN is absolute.",
+    help="The directory to copy to the board; without it this directory, or none if MAIN is absolute.",
 )
 @click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
 @profiler_options(with_defaults=True)
@@ -87,12 +87,12 @@ def plain_name(text: str) -> str:
     default=Path("profiling"),
     show_default=True,
     metavar="DIR",
-    help="Where JOB directories land on this host.",
+    help="The directory of this host for JOB directories.",
 )
 @click.option("--all", "exports", is_flag=True, help="Import each JOB, and export its timeline and summary.")
-@click.option("--release", "releases", is_flag=True, help="Delete on the board what has come whole.")
-@click.option("--env", "environment", multiple=True, metavar="K=V", help="In the program's environment; repeatable.")
-@click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
+@click.option("--release", "releases", is_flag=True, help="Delete JOBs on the board once they were copied completely.")
+@click.option("--env", "environment", multiple=True, metavar="K=V", help="Set a variable in the program's environment; may be repeated.")
+@click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; without it one below ~/profagent.")
 @options.bundle
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
 @options.workspace
@@ -114,13 +114,14 @@ def command(  # noqa: PLR0913 - one parameter an option
     as_json: bool,
     **chosen: Any,
 ) -> int:
-    """Run a program on a board with profiling, and have its JOB here: the vendor's collect, without NFS.
+    """Run a program on a board with profiling, and fetch its JOB: the vendor's collect, without NFS.
 
-    The project goes to the board over SSH (only what changed), its acl.json is changed for the run alone, the JOB is
-    recorded while it grows. Ctrl-C ends the program and fetches what there is; a lost link ends neither.
+    The changed files of the project are copied to the board over SSH, its acl.json is changed for this run only, and
+    the JOB is recorded while the program runs. Ctrl-C ends the program and fetches the JOB as far as it was written.
+    If the link is lost, the program goes on, and the capture resumes when the link is back.
 
-    Exit code: the program's (128 + n for signal n); where that is 0, 1 when nothing was recorded, 4 when data is
-    missing; 2 and 3 as everywhere.
+    Exit code: that of the program (128 + n for signal n). If that is 0: 1 if nothing was recorded, 4 if data is
+    missing. 2 and 3 mean the same as for all commands.
 
     Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
     Example: profagent collect -m /opt/app/main --board euler --acl-json /opt/app/acl.json

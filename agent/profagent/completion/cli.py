@@ -40,18 +40,18 @@ PLACES: dict[str, Callable[[], Path]] = {
 }
 NEXT = {
     "bash": "open a new shell; it needs the package bash-completion. Without it, add to ~/.bashrc: source {place}",
-    "zsh": "put into ~/.zshrc, in place of its compinit: fpath+=({place.parent}); autoload -Uz compinit; compinit",
+    "zsh": "in ~/.zshrc, replace its line with compinit by: fpath+=({place.parent}); autoload -Uz compinit; compinit",
     "fish": "open a new shell",
 }
 
 shell_option = click.option(
-    "--shell", type=click.Choice([*PLACES]), help="Whose completion; the shell that $SHELL names unless given."
+    "--shell", type=click.Choice([*PLACES]), help="The shell; without it the one that $SHELL names."
 )
 
 
 @click.group("completion")
 def command() -> None:
-    """Have the shell complete commands, options, boards, sessions, baselines, models and layers.
+    """Install shell completion of commands, options, boards, sessions, baselines, models and layers.
 
     Example: profagent completion install
     Example: profagent completion show --shell zsh
@@ -61,7 +61,7 @@ def command() -> None:
 @command.command("install")
 @shell_option
 def install(*, shell: str | None) -> None:
-    """Write the script to where the shell looks for it, and say what is left to do.
+    """Write the completion script to where the shell looks for it, and say what to do next.
 
     Example: profagent completion install
     Example: profagent completion install --shell fish
@@ -69,7 +69,7 @@ def install(*, shell: str | None) -> None:
     shell = shell or _own_shell()
     place, text = PLACES[shell](), script(shell).encode()
     if place.is_file() and place.read_bytes() == text:
-        click.echo(f"{place} is there already, as this profagent writes it")
+        click.echo(f"{place} is up to date already")
     else:
         make_directory(place.parent)
         write_atomically(place, [text])
@@ -80,7 +80,7 @@ def install(*, shell: str | None) -> None:
 @command.command("show")
 @shell_option
 def show(*, shell: str | None) -> None:
-    """Print the script, for another place.
+    """Print the completion script, to store it elsewhere.
 
     Example: profagent completion show --shell bash
     Example: profagent completion show --shell zsh

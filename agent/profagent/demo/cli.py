@@ -141,13 +141,13 @@ async def _capture(
 
 
 @click.command("demo")
-@click.option("--for", "for_text", default="5s", show_default=True, metavar="DURATION", help="How long it runs.")
+@click.option("--for", "for_text", default="5s", show_default=True, metavar="DURATION", help="The duration of the simulated program.")
 @click.option("--rate", type=click.FloatRange(min=0.1, max=1000), default=10.0, show_default=True, metavar="INF_PER_S")
 @click.option("--model", default="yolov5s", show_default=True, metavar="NAME", help="The simulated network.")
 def command(*, for_text: str, rate: float, model: str) -> int:
-    """Show the whole way without a board: simulated board, live lines, a session, exports, a report.
+    """Try everything without a board: a simulated board, live lines, a session, exports and a report.
 
-    Every figure is made up.
+    All figures are invented.
 
     Example: profagent demo --model resnet50 --for 10s
     Example: profagent demo --rate 100
@@ -161,8 +161,8 @@ def command(*, for_text: str, rate: float, model: str) -> int:
         click.echo(line)
     click.echo(f"  exports:  {exports}")
     click.echo(f"  verdict:  {summary['verdict']}")
-    click.echo("What to look at, in the exports:")
-    click.echo("  report.html                   what to work on, and why: open it in a browser, also offline")
+    click.echo("Files to look at, in the exports:")
+    click.echo("  report.html                   what slows the run down, and why: open it in a browser")
     for name, about in TRACES.items():
         click.echo(f"  {FORMATS[name].place:<29} {about}: opens in {FORMATS[name].opens_in}")
     click.echo("  timeline/…/task_time_*.json   the vendor's timeline of layers")

@@ -27,45 +27,45 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 
 @click.command("deploy")
 @click.argument("target", metavar="[USER@]BOARD", shell_complete=options.completed("boards"))
-@click.option("--listen", metavar="HOST:PORT", help=f"Where the daemon listens; {DEFAULT_LISTEN} at first.")
-@click.option("--root", "roots", multiple=True, metavar="DIR", help="Where JOBs are looked for; may be repeated.")
-@click.option("--retain", type=click.Choice(RETAIN), help="What the daemon deletes; at first nothing (keep).")
+@click.option("--listen", metavar="HOST:PORT", help=f"The address at which the daemon listens; {DEFAULT_LISTEN} if it was never set.")
+@click.option("--root", "roots", multiple=True, metavar="DIR", help="A directory in which programs make JOBs; may be repeated.")
+@click.option("--retain", type=click.Choice(RETAIN), help="Which JOBs the daemon deletes; none (keep) if it was never set.")
 @click.option(
     "--retain-for",
     multiple=True,
     metavar="CONSUMER",
-    help="Who must have a log before it goes; this host's record unless given.",
+    help="A consumer that must have a log before it is deleted; without it this host's record.",
 )
 @click.option("--min-free", metavar="SIZE", help="With --retain min_free: 200MB, or 10% of the file system.")
-@click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="What starts it.")
-@click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="Where it is installed.")
-@click.option("--name", default="", metavar="NAME", help="What --board calls it; its host name at first.")
+@click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="The service manager that starts the daemon.")
+@click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="The directory of the installation.")
+@click.option("--name", default="", metavar="NAME", help="The board's name for --board; its host name if it was never set.")
 @click.option(
-    "--python", type=click.Choice(PYTHONS), help="Whose Python runs the daemon; auto: the board's, else the bundle's."
+    "--python", type=click.Choice(PYTHONS), help="The Python that runs the daemon; auto: the board's own, else that of the bundle."
 )
 @options.bundle
 @click.option(
     "--wheelhouse",
     type=options.FOLDER_THERE,
     metavar="DIR",
-    help="The pinned libraries' wheels; else pip fetches them.",
+    help="A folder with the wheels of the pinned libraries; without it pip downloads them.",
 )
 @click.option(
     "--keys",
     type=options.FOLDER,
     metavar="DIR",
-    help="The folder of keys; ~/.config/profagent/keys unless given.",
+    help="The folder of keys; without it ~/.config/profagent/keys.",
 )
-@click.option("--dry-run", "is_dry", is_flag=True, help="Look, say what would be done, and write nothing there.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only say what would be done; change nothing on the board.")
 @click.option(
     "--replace",
     "may_replace",
     is_flag=True,
-    help="Agree that another CA's keys or a copied identity go; else it is asked.",
+    help="Replace the keys of another CA, or a copied identity, without asking.",
 )
-@click.option("--upgrade", "is_upgrade", is_flag=True, help="Put this host's version in place of another one.")
+@click.option("--upgrade", "is_upgrade", is_flag=True, help="Replace another version of the daemon by this host's.")
 @click.option("--rollback", is_flag=True, help="Go back to the version that ran before.")
-@click.option("--remove", "is_removal", is_flag=True, help="Remove what was deployed, and its certificate; JOBs stay.")
+@click.option("--remove", "is_removal", is_flag=True, help="Remove the daemon and its certificate; JOBs stay.")
 @options.as_json
 @options.quiet
 def command(
@@ -78,10 +78,10 @@ def command(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Bring the daemon to a board that SSH reaches, have it run there as a service, and know the board by a name.
+    """Install the daemon on a board over SSH, run it there as a service, and give the board a name.
 
-    It looks before it writes and leaves alone what is so already; what ran before runs on until the new version
-    answers. ~/.ssh/config, agents, keys and jump hosts work as with ssh; the board needs no internet.
+    The command looks first, and writes only what differs. The version that ran before goes on running until the new
+    one answers. ~/.ssh/config, agents, keys and jump hosts work as with ssh. The board needs no internet access.
 
     Example: profagent deploy root@192.168.1.20 --root /opt/app/output --name euler
     Example: profagent deploy euler --upgrade

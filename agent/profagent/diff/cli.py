@@ -51,7 +51,8 @@ def floor_of(text: str) -> Floor:
     multiple=True,
     metavar="CONDITION",
     callback=lambda _context, _option, texts: [parse_condition(text) for text in texts],
-    help="Exit code 1 where it holds: latency.median>+3%, layer.median>+5%, layer[conv1].p95>+20us; may be repeated.",
+    help="Exit with code 1 if this holds: latency.median>+3%, layer.median>+5%, layer[conv1].p95>+20us; may be"
+    " repeated.",
 )
 @click.option(
     "--floor",
@@ -59,7 +60,7 @@ def floor_of(text: str) -> Floor:
     default="1%,0.1us",
     show_default=True,
     callback=lambda _context, _option, text: floor_of(text),
-    help="Ignore smaller changes: a change must reach both.",
+    help="Ignore smaller changes: a change counts only if it reaches both limits.",
 )
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @options.allow
@@ -87,9 +88,11 @@ async def command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Compare two runs: which layers are slower or faster by more than their noise, or new.
 
-    BASE and NEW are each a session, a JOB directory, a table op_summary (CSV or JSON), or a folder of such tables. Exit
-    code 1: a condition of --fail-if holds; 4: a run is incomplete, the runs are not comparable, or a condition cannot
-    be told. The first line says what may be compared; --allow CODE overrides one rule.
+    BASE and NEW are each a session, a JOB directory, an op_summary table (CSV or JSON), or a folder of such tables.
+    The first line says whether the runs are comparable; --allow CODE overrides one rule.
+
+    Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, the runs are not comparable, or a condition
+    cannot be decided.
 
     Example: profagent diff baseline=release-1.2 14 --fail-if 'layer.median>+5%'
     Example: profagent diff 13 14 --markdown

@@ -56,13 +56,13 @@ _MEANING = {FindingMark.GOOD: "ok", FindingMark.BAD: "to mend", FindingMark.UNKN
 @click.option(
     "--board",
     metavar="BOARD",
-    help=f"{options.BOARD_HELP} Look at it, too.",
+    help=f"Check this board, too. {options.BOARD_HELP}",
     shell_complete=options.completed("boards"),
 )
 @options.access
 @via
 @options.workspace
-@click.option("--lake", metavar="URL", help="Try what the folder or the store of a lake must do.")
+@click.option("--lake", metavar="URL", help="Check that the folder or the store of this lake can do what a lake needs.")
 @options.as_json
 def command(
     *,
@@ -74,10 +74,10 @@ def command(
     lake: str | None,
     as_json: bool,
 ) -> int:
-    """Find what is not as it should be: on this host, on a board, in a JOB and the acl.json beside it, with a lake.
+    """Check this host, a board, a JOB and the acl.json beside it, or a lake, and say how to correct each fault.
 
-    A line a check: ✓ ok, ✗ to mend, ? cannot be known; what it stands on, and the command that mends it. Nothing is
-    changed. Exit code: 1 if anything is to mend, else 0.
+    Each check prints one line with its evidence: ✓ good, ✗ bad, ? not known. A second line has the remedy. The
+    command changes nothing. Exit code 1: at least one check is bad.
 
     Example: profagent doctor --board 192.168.1.20
     Example: profagent doctor JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC

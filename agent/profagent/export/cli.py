@@ -60,7 +60,8 @@ class FormatGroup(click.Group):
 def command() -> None:
     """Write a JOB directory or sessions in a format for other programs.
 
-    Files of a JOB go to its timeline/, summary/ and trace/ folders, those of a session to exports/ in the workspace.
+    Files of a JOB are written to its timeline/, summary/ and trace/ folders, files of a session to exports/ in the
+    workspace.
 
     Example: profagent export timeline -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     Example: profagent export trace 3 --last 100
@@ -97,12 +98,12 @@ def results(target: Target, format_: Format) -> Path:
 def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
     @options.targets
     @options.workspace
-    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Each model's last N inferences.")
+    @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N inferences of each model.")
     @click.option(
-        "--from", "from_text", metavar="TIME", help="From then on: s since 1970, or 2026-11-23T14:00:00 (UTC)."
+        "--from", "from_text", metavar="TIME", help="Only from this time on, by the board's clock: s since 1970, or 2026-11-23T14:00:00 (UTC)."
     )
-    @click.option("--to", "to_text", metavar="TIME", help="Until then. Both are the board's clock.")
-    @click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"In place of {format_.place}.")
+    @click.option("--to", "to_text", metavar="TIME", help="Only until this time, by the board's clock.")
+    @click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"The file to write, in place of {format_.place}.")
     @options.counter_map
     @options.as_json
     @options.quiet
@@ -251,7 +252,7 @@ def _session(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         "--output",
         type=kind,
         metavar="DIR" if format_.is_folder else "FILE",
-        help=f"In place of {format_.place}{in_job}.",
+        help=f"Where to write, in place of {format_.place}{in_job}.",
     )
     @options.counter_map
     @options.as_json

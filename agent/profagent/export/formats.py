@@ -108,7 +108,7 @@ FORMATS: dict[str, Format] = {
                 ["--format", "sheet_format"], type=click.Choice(["csv", "json"]), default="csv", show_default=True
             ),
             click.Option(
-                ["--aggregate"], is_flag=True, help="One table over all inferences of a model, not one for each."
+                ["--aggregate"], is_flag=True, help="Write one table over all inferences of a model instead of one for each."
             ),
         ),
     ),
@@ -128,7 +128,7 @@ FORMATS: dict[str, Format] = {
                 show_default=True,
                 metavar="MB",
                 callback=lambda _context, _option, megabytes: megabytes * MB,
-                help="A larger trace is cut into files of this size.",
+                help="Cut a larger trace into files of this size.",
             ),
         ),
     ),

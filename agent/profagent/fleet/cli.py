@@ -51,14 +51,14 @@ _SESSIONS = "SELECT * FROM chosen"
 FACTS = "facts_json"
 _DECIMALS = {"p": 4}
 _engine = click.option(
-    "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="Or sc://HOST:PORT, Spark."
+    "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="The engine of the queries: duckdb, or sc://HOST:PORT for Spark."
 )
 _DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group("fleet")
 def command() -> None:
-    """Ask a lake about all of its boards and nights.
+    """Query a lake about all of its boards and nights.
 
     Example: profagent fleet stats --lake /mnt/lake --since 2026-11-01
     Example: profagent fleet losses --lake /mnt/lake --label rack=3
@@ -174,10 +174,10 @@ def asking(function: Callable[..., Any]) -> Callable[..., Any]:
 def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select sessions, which the command receives as one `chosen`."""
 
-    @click.option("--since", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or later.")
-    @click.option("--until", type=_DAY, metavar="DATE", help="Sessions that began on this day (UTC) or before.")
-    @click.option("--board", "boards", multiple=True, metavar="ID", help="Sessions of this board; may be repeated.")
-    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sessions with it; may be repeated.")
+    @click.option("--since", type=_DAY, metavar="DATE", help="Only sessions that began on this day (UTC) or later.")
+    @click.option("--until", type=_DAY, metavar="DATE", help="Only sessions that began on this day (UTC) or before.")
+    @click.option("--board", "boards", multiple=True, metavar="ID", help="Only sessions of this board; may be repeated.")
+    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only sessions with this label; may be repeated.")
     @functools.wraps(function)
     def with_chosen(**given: Any) -> Any:
         chosen = Selected(**{name: given.pop(name) for name in Selected._fields if name in given})
@@ -258,9 +258,9 @@ def changes_of(asked: Asking, chosen: Selected, at: datetime | None = None, allo
 def diff(*, asked: Asking, chosen: Selected, at: datetime | None, allowed: frozenset[str]) -> int:
     """Show which layers are slower or faster in later nights, on which boards, and since when.
 
-    The noise of nights is told from a change as `profagent diff` does, over all boards and layers at once; it takes 5
-    nights of a board on each side. Nights that are not comparable with the newest one of their board are left out.
-    Exit code 1: something is slower; 4: there are too few nights.
+    A change is distinguished from noise as in `profagent diff`, over all boards and layers at once. This takes 5 nights
+    of a board before the change and 5 after it. Nights that are not comparable with the newest night of their board
+    are left out. Exit code 1: a layer is slower; 4: there are too few nights.
 
     Example: profagent fleet diff
     Example: profagent fleet diff --since 2026-10-01 --at 2026-11-20 --label rack=3 --markdown
@@ -283,10 +283,10 @@ def diff(*, asked: Asking, chosen: Selected, at: datetime | None, allowed: froze
 @_engine
 @choosing
 @click.option(
-    "-o", "output", required=True, type=options.OUTPUT_FILE, metavar="FILE", help="The HTML file that is written."
+    "-o", "output", required=True, type=options.OUTPUT_FILE, metavar="FILE", help="The HTML file to write."
 )
 def report(*, address: str | None, engine: str, chosen: Selected, output: Path) -> None:
-    """Write one HTML page that opens anywhere, offline: nights, layers, what changed, boards that differ, losses.
+    """Write one HTML page for any browser, also offline: nights, layers, changes, boards that differ, losses.
 
     Example: profagent fleet report -o fleet.html
     Example: profagent fleet report --since 2026-11-01 --label rack=3 -o rack3.html
@@ -307,7 +307,7 @@ def report(*, address: str | None, engine: str, chosen: Selected, output: Path) 
 @click.argument("text", metavar="SELECT…")
 @asking
 def sql(*, text: str, asked: Asking) -> None:
-    """Answer one SQL statement about the tables of a lake.
+    """Run one SQL statement on the tables of a lake.
 
     Example: profagent fleet sql 'SELECT board, count(*) FROM sessions GROUP BY board'
     Example: profagent fleet sql 'SELECT * FROM ledger LIMIT 10' --engine sc://127.0.0.1:50051
@@ -317,12 +317,12 @@ def sql(*, text: str, asked: Asking) -> None:
 
 @command.command("demo")
 @_engine
-@click.option("-o", "--output", type=options.FOLDER, metavar="DIR", help="Make it here, or ask it where it was made.")
+@click.option("-o", "--output", type=options.FOLDER, metavar="DIR", help="The folder of the demo; if it has one already, query that.")
 @options.quiet
 def demo(*, engine: str, output: Path | None) -> None:
     """Make a simulated fleet of 16 boards and 30 nights, push it into a lake, and find what is wrong with it.
 
-    Every figure is made up. It takes a minute or two, in a temporary folder unless DIR is named.
+    All figures are invented. The demo takes a minute or two, and uses a temporary folder unless DIR is named.
 
     Example: profagent fleet demo
     Example: profagent fleet demo -o /tmp/fleet --engine sc://127.0.0.1:50051
@@ -338,9 +338,9 @@ def demo(*, engine: str, output: Path | None) -> None:
 @in_lake
 @options.as_json
 def compact_tables(*, address: str | None, as_json: bool) -> None:
-    """Join the small files that pushes leave, which makes questions faster, and remove what no reader needs.
+    """Join the small files that pushes leave, and remove files that no reader needs; queries become faster.
 
-    It may run beside pushes and readers.
+    The command may run at the same time as pushes and readers.
 
     Example: profagent fleet compact --lake /mnt/lake
     Example: profagent fleet compact --json
@@ -359,9 +359,9 @@ def compact_tables(*, address: str | None, as_json: bool) -> None:
 def expire_rows(*, before: datetime, address: str | None, as_json: bool) -> None:
     """Delete records, calls, metrics, ranges and inferences of sessions that began before a day (UTC).
 
-    Their figures, histograms and ledger stay: all questions but `fleet sql` are answered as before. The disk
-    has the room a week later, when `fleet compact` runs. Sessions that `gc --pushed` let go then have no
-    records anywhere.
+    Their figures, histograms and ledger stay, so all queries except `fleet sql` give the same answers as before. The
+    disk space is free after a week, when `fleet compact` runs. If `gc --pushed` deleted the records of a session on
+    its host, these records then exist nowhere.
 
     Example: profagent fleet expire 2026-08-01 --lake /mnt/lake
     Example: profagent fleet expire 2026-08-01 --json

@@ -41,13 +41,13 @@ SESSION = 1
     "--workspace",
     type=options.FOLDER,
     metavar="DIR",
-    help="Where sessions go; with -dir the JOB's own database unless given, with PATH $PROFAGENT_WORKSPACE, else"
+    help="The folder of sessions. Without it, -dir uses the JOB's own database; PATH uses $PROFAGENT_WORKSPACE, else"
     " ~/.local/share/profagent.",
 )
 @click.option(
     "--board",
     metavar="BOARD",
-    help="With PATH or --workspace: the board that the data is from; a name or an identity.",
+    help="With PATH or --workspace: the board that recorded the data, as a name or an identity.",
     shell_complete=options.completed("boards"),
 )
 @options.counter_map
@@ -64,18 +64,19 @@ def command(
     acl_json: Path | None,
     as_json: bool,
 ) -> int:
-    """Import JOB directories and results of other tools: all that stands at PATHs, a session of a workspace each.
+    """Import JOB directories and results of other tools. Each becomes a session of a workspace.
 
-    Each PATH is looked through at any depth: for JOB directories, OPS-…, MARKS-… and METRICS-…; for results of msprof,
+    Each PATH is searched at any depth: for JOB directories, OPS-…, MARKS-… and METRICS-…; for results of msprof,
     torch_npu, MindSpore or TensorFlow, such as PROF_…, …_ascend_pt and …_ascend_ms directories and their CSV, JSON or
-    .db files; and for archives of all these. What is there already is not copied again. One that fails stops no other.
-    A line at the end counts the files that were not taken; --json lists each with the cause.
+    .db files; and for archives of all these. Data that the workspace has already is not copied again. If one source
+    fails, the others are imported all the same. The last line counts the files that were not imported; --json lists
+    each with the cause.
 
-    With -dir one JOB is imported into the database in its sqlite/ folder, which is made anew each time; or, with
-    --workspace as well, into that, with a summary.
+    With -dir, one JOB is imported into the database in its sqlite/ folder, which is made anew each time. With -dir and
+    --workspace, it is imported into the workspace, and a summary is printed.
 
-    Exit code 1: a source could not be imported, or a JOB has no record at all; the others are there. Exit code 4: all
-    sources are there, and records that existed are missing. Exit code 2: nothing at any PATH can be imported.
+    Exit code 1: a source could not be imported, or a JOB has no record at all. 4: all sources were imported, but
+    records that existed are missing. 2: nothing at any PATH can be imported.
 
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC
     Example: profagent import -dir JOBABCDEFGHIJKLMNOPQRSTUVWXYZABC --workspace lab --board euler
@@ -173,7 +174,7 @@ async def _into_sessions(
         for each in taken:
             click.echo(printable(_source_line(each)))
         if skipped:
-            click.echo(f"not taken: {skipped_text(skipped)}; --json lists them")
+            click.echo(f"not imported: {skipped_text(skipped)}; --json lists them")
         click.echo(f"database: {workspace.database}")
     # Errors go to stderr after the sources, so that they stand last on a terminal.
     for each in taken:

@@ -20,7 +20,7 @@ COLUMNS = tuple(Column(title) for title in TITLES)
 
 
 keys_folder = click.option(
-    "--keys", type=options.FOLDER, metavar="DIR", help="The folder of keys; ~/.config/profagent/keys unless given."
+    "--keys", type=options.FOLDER, metavar="DIR", help="The folder of keys; without it ~/.config/profagent/keys."
 )
 days = click.option(
     "--days",
@@ -28,13 +28,13 @@ days = click.option(
     default=DAYS,
     show_default=True,
     metavar="N",
-    help="How long it is valid from now on.",
+    help="The number of days for which the certificate is valid.",
 )
 
 
 @click.group("keys")
 def command() -> None:
-    """Make, hand out and revoke the keys with which boards and hosts know each other.
+    """Make, issue and revoke the TLS keys by which boards and hosts recognise each other.
 
     Example: profagent keys init
     Example: profagent keys issue board euler --address 192.168.1.20
@@ -43,10 +43,10 @@ def command() -> None:
 
 @command.command("init")
 @keys_folder
-@click.option("--name", default="", metavar="NAME", help="The CA's name; this host's unless given.")
+@click.option("--name", default="", metavar="NAME", help="The CA's name; without it this host's name.")
 @days
 def init(*, keys: Path | None, name: str, days: int) -> None:
-    """Make a CA, and an operator's certificate for this host. Nothing is overwritten.
+    """Make a CA, and an operator's certificate for this host. Existing files are never overwritten.
 
     Example: profagent keys init --name lab-3
     Example: profagent keys init --days 365
@@ -69,23 +69,24 @@ def issue() -> None:
 @issue.command("board")
 @click.argument("name")
 @click.option(
-    "--address", "addresses", multiple=True, metavar="IP|NAME", help="What hosts call it by; may be repeated."
+    "--address", "addresses", multiple=True, metavar="IP|NAME", help="An address by which hosts reach the board; may be repeated."
 )
 @click.option(
     "--identity",
     default=lambda: str(uuid4()),
     show_default="a new one",
     metavar="UUID",
-    help="The board's own; hosts refuse any other with these keys.",
+    help="The board's identity; hosts refuse another board that uses these keys.",
 )
 @keys_folder
 @days
 @options.as_json
 def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | None, days: int, as_json: bool) -> None:
-    """Issue a board's certificate: a folder to copy to it.
+    """Issue a certificate to a board, and write it to a folder that you copy there.
 
-    It is the one board's that has this identity: the folder's board-id goes to /etc/profagent/board-id there. A board
-    that has an identity already, in that file or in /etc/machine-id, keeps it with --identity.
+    The certificate is valid only for the board with this identity: copy the folder's board-id to
+    /etc/profagent/board-id on the board. If the board already has an identity, in that file or in /etc/machine-id,
+    name it with --identity.
 
     Example: profagent keys issue board euler --address 192.168.1.20 --address euler.local
     Example: profagent keys issue board lab-3 --address 192.168.1.23 --days 365
@@ -101,12 +102,12 @@ def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | 
 
 @issue.command("host")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default=VIEWER, show_default=True, help="What it may do on boards.")
+@click.option("--role", type=click.Choice(ROLES), default=VIEWER, show_default=True, help="What the host may do on boards.")
 @keys_folder
 @days
 @options.as_json
 def host(*, name: str, role: str, keys: Path | None, days: int, as_json: bool) -> None:
-    """Issue another host's certificate: a folder to copy to it.
+    """Issue a certificate to another host, and write it to a folder that you copy there.
 
     Example: profagent keys issue host nightly --role operator
     Example: profagent keys issue host ci --role viewer
@@ -136,7 +137,7 @@ def list_(*, keys: Path | None, as_json: bool) -> None:
 @click.argument("what", metavar="NAME|FINGERPRINT")
 @keys_folder
 def revoke(*, what: str, keys: Path | None) -> None:
-    """Revoke a board's or a host's certificate. It holds here at once, on a board when it has the new list.
+    """Revoke the certificate of a board or a host. A board refuses it once it has the new list.
 
     Example: profagent keys revoke ci
     Example: profagent keys revoke euler
@@ -168,7 +169,7 @@ def _show_made(made: IssuedCertificate, next_step: str, *, as_json: bool) -> Non
         )
         return
     click.echo(_sentence(made.certificate))
-    click.echo(f"its folder, for its owner alone: {made.folder}")
+    click.echo(f"written to {made.folder}, which only its owner can read")
     click.echo(f"next: {next_step}")
 
 

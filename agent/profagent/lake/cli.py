@@ -40,7 +40,7 @@ async def restored_from(workspace: Workspace, session: int, address: str, file: 
 
 @click.command("push", cls=options.SessionCommand)
 @click.argument("sessions", metavar="SESSION…", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="All sessions that have ended and have their records.")
+@click.option("--all", "is_all", is_flag=True, help="Push all sessions that have ended and still have their records.")
 @in_lake
 @options.workspace
 @options.as_json
@@ -49,9 +49,10 @@ async def restored_from(workspace: Workspace, session: int, address: str, file: 
 async def command(
     *, sessions: tuple[str, ...], is_all: bool, address: str | None, workspace: Path | None, as_json: bool
 ) -> None:
-    """Bring ended sessions into a lake of Delta tables, which any engine reads.
+    """Copy ended sessions into a lake of Delta tables, which any engine reads.
 
-    Each is there once, however often and by whomever it is pushed; one that was decoded anew takes its own place.
+    The lake holds each session once, however often it is pushed. If a session was decoded anew, its new version
+    replaces the old one.
 
     Example: profagent push last --lake /mnt/lake
     Example: profagent push --all --json

@@ -111,13 +111,13 @@ DEFAULT_CONFIG = Path("nightly.toml")
 
 
 config_option = click.option(
-    "--config", type=FILE, default=DEFAULT_CONFIG, show_default=True, metavar="FILE", help="The settings of the nights."
+    "--config", type=FILE, default=DEFAULT_CONFIG, show_default=True, metavar="FILE", help="The settings file."
 )
 
 
 @click.group("nightly")
 def command() -> None:
-    """Capture boards headless, compare with what was, and tell the verdict.
+    """Record boards every night, compare them with earlier nights, and send the verdict.
 
     Example: profagent nightly init
     Example: profagent nightly run
@@ -131,13 +131,13 @@ def command() -> None:
     type=click.Choice(["ask", *MANAGERS, "none"]),
     default="ask",
     show_default=True,
-    help="Install a systemd timer that runs it every night.",
+    help="Install a systemd timer of this service manager, which runs every night.",
 )
 @click.option(
-    "--at", metavar="WHEN", help="When, as systemd's OnCalendar takes it; without it the settings' `schedule`."
+    "--at", metavar="WHEN", help="The time, in the form of systemd's OnCalendar; without it the `schedule` of the settings."
 )
 def init(*, config: Path, timer: str, at: str | None) -> None:
-    """Write settings with every key explained, and have systemd run them every night.
+    """Write a settings file that explains every key, and install a systemd timer.
 
     Example: profagent nightly init --timer user --at '*-*-* 03:30'
     Example: profagent nightly init --timer none --config lab.toml
@@ -171,11 +171,11 @@ def _manager(timer: str) -> str | None:
 @click.option("--junit", type=OUTPUT_FILE, metavar="FILE", help="Write JUnit XML to this file.")
 @group
 def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, groups: tuple[str, ...]) -> int:
-    """Run a night: all boards side by side, exports, comparison, clearing up, and the verdict.
+    """Run a night: record all boards at the same time, export, compare, delete old data, and print the verdict.
 
-    With --group: of the boards that the settings name only those of these groups.
+    With --group, only boards of these groups are recorded, among those that the settings name.
 
-    Exit code: 0 good; 1 slower, or something failed; 3 a board was away; 4 data is missing.
+    Exit code: 0 good; 1 slower, or a step failed; 3 a board could not be reached; 4 data is missing.
 
     Example: profagent nightly run --config nightly.toml --junit night.xml
     Example: profagent nightly run --group rack3

@@ -59,9 +59,9 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 )
 @click.option("--inferences", type=click.IntRange(min=1), metavar="N", help="Stop after N inferences of each board.")
 @click.option("--until-finished", is_flag=True, help="Stop when every JOB seen is finished or quiet, on each board.")
-@click.option("--backlog", is_flag=True, help="Also copy JOBs that had ended before.")
-@click.option("--from-now", is_flag=True, help="Of what exists already, take only what is new.")
-@click.option("--new", is_flag=True, help="Begin a new session; do not continue an unfinished one.")
+@click.option("--backlog", is_flag=True, help="Also record JOBs that had already ended.")
+@click.option("--from-now", is_flag=True, help="Skip data that exists at the start, and record only new data.")
+@click.option("--new", is_flag=True, help="Begin a new session instead of continuing an incomplete one.")
 @click.option(
     "--label",
     "labels",
@@ -74,17 +74,17 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     "--consumer",
     metavar="NAME",
     callback=_read_by(_consumer),
-    help="Name under which the board counts what this host has (record-HOSTNAME).",
+    help="The name under which the board counts the data that this host has (record-HOSTNAME).",
 )
 @click.option(
     "--metrics-listen",
     metavar="HOST:PORT",
-    help="Metrics for Prometheus, as at 127.0.0.1:9464, for whoever reaches it.",
+    help="Serve metrics for Prometheus at this address, such as 127.0.0.1:9464, without access control.",
 )
-@click.option("--schedule", metavar="K=N,…", help="Keep these: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
-@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Keep the first inference, then each Nth.")
+@click.option("--schedule", metavar="K=N,…", help="Record inferences by this schedule: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the first inference, then every Nth.")
 @click.option(
-    "--push", "pushes", is_flag=True, help="At the end push what was captured into the lake that is set, as `push`."
+    "--push", "pushes", is_flag=True, help="At the end, push the session into the configured lake, as `push` does."
 )
 @options.counter_map
 @options.as_json
@@ -101,12 +101,14 @@ def command(
     as_json: bool,
     **chosen: Any,
 ) -> int:
-    """Capture boards into a workspace, each until an end that was named, or all until Ctrl-C.
+    """Record boards into a workspace, until Ctrl-C or until the end that an option names.
 
-    Takes JOBs that are open or appear later. After a kill, or an end that was not complete, it goes on with the
-    session. Of several boards, one that is away is waited for and holds up no other. Exit code 3: a board was never
-    reached; 4: not complete: something is missing, the link was down or the disk full at the end, or what was waited
-    for did not come; the summary says which. 1, of a capture that is complete: it could not be pushed.
+    JOBs that are open or appear later are recorded. If an earlier `record` was killed or ended incomplete, its session
+    is continued. With several boards, a board that cannot be reached does not delay the others.
+
+    Exit code 3: a board was never reached. 4: the capture is incomplete: data is missing, the link was down or the
+    disk full at the end, or the expected data did not come; the summary says which. 1: the capture is complete, but
+    could not be pushed.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --group rack3 --for 10m

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 @click.option(
     "--against",
     metavar="BASE",
-    help="Compare with this run: a session, a JOB, or what else `diff` takes.",
+    help="Compare with this run: a session, a JOB, or any other operand of `diff`.",
     shell_complete=completed("operands"),
 )
-@click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file that is written.")
+@click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file to write.")
 @as_json_option
 async def command(
     *,
@@ -44,9 +44,9 @@ async def command(
     output: Path,
     as_json: bool,
 ) -> None:
-    """Write one HTML file that opens anywhere, offline: the verdict, the timeline, layers, losses, a table.
+    """Write one HTML file with the verdict, the timeline, layers, losses and a table.
 
-    Who opens it needs a browser, and neither profagent nor a network.
+    The file opens in any browser, without profagent and without a network.
 
     Example: profagent report 3 -o report.html
     Example: profagent report 3 --against baseline=release-1.2 -o report.html

@@ -144,10 +144,10 @@ def _state(session: Mapping[str, Any]) -> str:
 @asynchronous
 @target_options
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
-@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not {SHOWN_LEDGER_ENTRIES} of a reason.")
+@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not only {SHOWN_LEDGER_ENTRIES} of each reason.")
 @options.as_json
 async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bool) -> None:
-    """Show each loss and each note of a session: which file, which bytes, what it means and what to do.
+    """Show each loss and note of a session: its file and bytes, its meaning, and what to do.
 
     Example: profagent ledger 1 --grade loss
     Example: profagent ledger JOB… --all
@@ -200,12 +200,12 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 @click.command("gc")
 @options.workspace
 @click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
-@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N of each board.")
-@click.option("--max-size", metavar="SIZE", help="Delete the oldest until the workspace is no larger: 500M, 20G.")
-@click.option("--pushed", is_flag=True, help="Only sessions whose records a lake has, which are read there then.")
+@click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N sessions of each board.")
+@click.option("--max-size", metavar="SIZE", help="Clear the oldest sessions until the workspace is at most this large: 500M, 20G.")
+@click.option("--pushed", is_flag=True, help="Only sessions whose records are in a lake, from which they are read then.")
 @in_lake
 @options.where
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print the sessions that would be cleared.")
 @options.as_json
 @options.quiet
 @asynchronous
@@ -223,11 +223,11 @@ async def gc(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Delete the records of old sessions and their mirrored files; keep their statistics.
 
-    What `stats` tells of them stays, and the ledger, labels and layers. Never touched: a session that is not over, a
-    baseline, one that shares a JOB with a session that stays, JOBs outside of the workspace.
+    The figures of `stats`, the ledger, labels and layers stay. A session is never cleared if it goes on, is a
+    baseline, or shares a JOB with a session that stays. JOBs outside the workspace are never touched.
 
-    With --pushed each session is first restored from the lake, and compared: one that is not there as it is here stays.
-    From then on commands that need its records read them in the lake.
+    With --pushed, each session is first restored from the lake and compared, and is cleared only if both are equal.
+    Commands that need its records then read them from the lake.
 
     Example: profagent gc --older-than 30d --keep-last 3 --dry-run
     Example: profagent gc --pushed --lake /mnt/lake --keep-last 3
@@ -280,7 +280,7 @@ def _megabytes(size: int) -> str:
 
 @click.group("baseline")
 def baseline() -> None:
-    """Name sessions that others are compared with.
+    """Name the sessions that others are compared with.
 
     Example: profagent baseline set release-1.2 14
     Example: profagent baseline list
@@ -293,7 +293,7 @@ def baseline() -> None:
 @options.workspace
 @asynchronous
 async def set_(*, name: str, session: str, workspace: Path | None) -> None:
-    """Give a session a name, its label `baseline`, and take it from another session that has it.
+    """Make a session the baseline of this name. Another session with that name loses it.
 
     Example: profagent baseline set release-1.2 14
     Example: profagent baseline set nightly 20 --workspace lab

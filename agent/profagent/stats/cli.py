@@ -78,7 +78,7 @@ LESS_OF_MODELS = ("mad(us)", "mean(us)", "bound by", "latency_from", "of_layers"
 @click.command("stats", cls=options.SessionCommand)
 @asynchronous
 @target_options
-@click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="What a row is of.")
+@click.option("--by", type=click.Choice(BYS), default="layer", show_default=True, help="The subject of a row.")
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @click.option(
     "--sort",
@@ -105,9 +105,9 @@ async def command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Show what takes the time, over all inferences of a session or of a JOB directory.
 
-    By layer, type and segment it says what each takes of an inference's latency, on both processors; by model the
-    latency itself, inferences per second and the gap between them, and by device that of each device. The slower first
-    inferences of each load (warm-up) are left out.
+    By layer, type or segment, each row shows its share of an inference's latency, on both processors. By model, each
+    row shows the latency, the inferences per second and the gap between inferences; by device, the same for each
+    device. The slower first inferences of each load (warm-up) are left out.
 
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
@@ -218,7 +218,7 @@ TREND_LESS = ("mad(us)", "mad(ticks)", "count")
     help="One of its layers, as `stats` names it, in place of the whole inference.",
     shell_complete=options.completed("layers"),
 )
-@click.option("--since", metavar="WHEN", help="Only sessions begun since a day (2026-11-01, UTC) or an age (30d).")
+@click.option("--since", metavar="WHEN", help="Only sessions that began since a day (2026-11-01, UTC) or within an age (30d).")
 @options.where
 @options.allow
 @options.as_json
@@ -235,7 +235,7 @@ async def trend_command(
     as_json: bool,
     columns: int,
 ) -> None:
-    """Show a model's latency, session by session, and from which session on its level changed.
+    """Show a model's latency in each session, and the session at which its level changed.
 
     Example: profagent trend --model yolov5s --since 30d
     Example: profagent trend --model yolov5s --layer conv1 --where board=euler

@@ -48,13 +48,13 @@ def wants_screen(*, plain: bool) -> bool:
     type=click.FloatRange(min=0.01, max=1000),
     default=None,
     metavar="N",
-    help="Of a session: so many times as fast as it was (1).",
+    help="Replay a session N times as fast as it was recorded; 1 unless given.",
 )
 @options.access
 @via
-@click.option("--from-start", is_flag=True, help="Show what open JOBs hold already, too.")
-@click.option("--plain", is_flag=True, help="Lines on a terminal, too.")
-@click.option("--records", "with_records", is_flag=True, help="A line for each record instead of each inference.")
+@click.option("--from-start", is_flag=True, help="Also show the records that open JOBs hold already.")
+@click.option("--plain", is_flag=True, help="Print lines instead of the screen.")
+@click.option("--records", "with_records", is_flag=True, help="Print a line for each record instead of each inference.")
 @click.option(
     "--against",
     metavar="SESSION",
@@ -67,9 +67,9 @@ def wants_screen(*, plain: bool) -> bool:
     multiple=True,
     metavar="[MODEL=]MS",
     callback=lambda _context, _option, texts: budgets_of(texts),
-    help="On the screen of several boards: the latency that p99 is to stay below; may be repeated.",
+    help="On the screen of several boards: the limit of the p99 latency; may be repeated.",
 )
-@click.option("--save", is_flag=True, help="Keep the capture in the workspace.")
+@click.option("--save", is_flag=True, help="Store the shown data as a session of the workspace.")
 @options.workspace
 @options.counter_map
 @options.as_json
@@ -90,23 +90,30 @@ def command(  # noqa: PLR0913 - one parameter an option
     maps: CounterMaps,
     as_json: bool,
 ) -> int:
-    """Show a board's inferences live, until Ctrl-C; or those of a session, at the pace at which they came.
+    """Show a board's inferences live, until Ctrl-C; or replay those of a session at their original pace.
 
-    On a terminal: a screen of layers, inferences, calls, metrics and events, with its keys; q leaves it. Of several
-    boards first one row each, the worst on top: its state, latency, p99 against the budget, losses and coverage; Enter
-    opens a board, Esc goes back. In a pipe, or
-    with --plain, --records or --json: one line an inference: board time (UTC), model, pictures before it, latency, how
-    many layers were recorded, the slowest. A latency with ≥ is from the first begin to the last end: its call takes
-    longer. Every 2 s one of the board: NPU, temperature, the daemon's own processor time, subscriptions, the mean time
-    of the program's spans. Nothing is kept and nothing on the board is released, unless --save is given.
+    On a terminal, a screen shows layers, inferences, calls, metrics and events, and lists its keys; q leaves it. With
+    several boards, it first shows one row for each, the worst on top: state, latency, p99 against the budget, losses
+    and coverage. Enter opens a board, Esc goes back.
+
+    In a pipe, or with --plain, --records or --json, each inference is one line: board time (UTC), model, pictures
+    before it, latency, number of recorded layers, slowest layer. A latency with ≥ is the time from the first begin to
+    the last end of its layers; the call itself takes longer. Every 2 s a line shows the board: NPU, temperature, the
+    daemon's own processor time, subscriptions, the mean time of the program's spans.
+
+    Without --save, nothing is stored, and nothing on the board counts as delivered.
 
     Example: profagent watch --board 192.168.1.20
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records
     Example: profagent watch --group rack3 --budget 20
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
-    if budgets and (len(boards) < 2 or not is_screen):
-        raise UsageError("--budget is for the screen of several boards", hint="leave it out, or name a --group")
+    if budgets and not is_screen:
+        hint = "leave out --budget, or run watch on a terminal without --plain, --records and --json"
+        raise UsageError("--budget is for the screen, and this command prints lines", hint=hint)
+    if budgets and len(boards) < 2:
+        hint = "leave out --budget, or name several boards with --board or --group"
+        raise UsageError("--budget is for the screen of several boards", hint=hint)
     _check(boards, session, speed, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)

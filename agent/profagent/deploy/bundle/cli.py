@@ -192,34 +192,34 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
 
 @click.command("bundle")
 @click.option(
-    "--arch", "machine", type=click.Choice(sorted(MACHINES.values())), required=True, help="The board's `uname -m`."
+    "--arch", "machine", type=click.Choice(sorted(MACHINES.values())), required=True, help="The board's machine, as `uname -m` prints it."
 )
 @click.option(
     "--from",
     "source",
     type=click.Path(exists=True, path_type=Path),
     metavar="ARCHIVE|DIR",
-    help="A standalone CPython, or a directory of Debian's packages unpacked; fetched from the internet unless given.",
+    help="A standalone CPython, or a directory with unpacked Debian packages; without it a CPython is downloaded.",
 )
-@click.option("-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="Made.")
+@click.option("-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="The bundle to write.")
 @click.option(
     "--wheelhouse",
     type=options.FOLDER_THERE,
     metavar="DIR",
-    help="The pinned libraries' wheels; else pip fetches them.",
+    help="A folder with the wheels of the pinned libraries; without it pip downloads them.",
 )
 @click.option(
     "--libraries",
     type=options.FOLDER_THERE,
     metavar="DIR",
-    help="Debian's libc6, libgcc-s1, libstdc++6, zlib1g unpacked: what a standalone CPython lacks.",
+    help="Unpacked libc6, libgcc-s1, libstdc++6 and zlib1g of Debian, which a standalone CPython lacks.",
 )
 @options.as_json
 @options.quiet
 def command(
     *, machine: str, source: Path | None, output: Path, wheelhouse: Path | None, libraries: Path | None, as_json: bool
 ) -> None:
-    """Make a daemon that needs nothing of a board but its kernel: with a Python, a loader and libraries of its own.
+    """Pack the daemon with its own Python, loader and libraries, for a board that has none of them.
 
     Example: profagent bundle --arch aarch64 --from debian-arm64 -o profagentd-aarch64.tar.gz
     Example: profagent bundle --arch aarch64 -o profagentd-aarch64.tar.gz
