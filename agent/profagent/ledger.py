@@ -46,28 +46,28 @@ def removal_entry(sent: int, size: int) -> list[Entry]:
 
 def unfollowed_removal(copied: int) -> Entry:
     """Return the entry for a log that was begun, and removed from the board while nobody followed it."""
-    detail = f"removed from the board while nobody followed it: what was written after {copied} bytes is not here"
+    detail = f"removed from the board while nobody followed it: data after the first {copied} bytes is lost"
     return entry(REMOVED_UNREAD, detail, copied, copied)
 
 
 def another_file(reason: str) -> Entry:
     """Return the entry for a file that is not the one that was copied before."""
     # An incomplete log has no committed digest, so it is unknown which of the two files was changed.
-    what = "and its copy in the mirror differ" if reason == DIFFERENT else "is not the one that was copied before"
-    return entry(reason, f"the board's file {what}: copied anew, the earlier one is set aside")
+    what = "differs from its copy in the mirror" if reason == DIFFERENT else "is not the one that was copied before"
+    return entry(reason, f"the file on the board {what}: it is copied again, and the earlier copy is set aside")
 
 
 def open_removal() -> Entry:
     """Return the entry for a JOB that was removed from the board before it was finished or quiet."""
-    detail = "the JOB was removed from the board before it had ended: what its program wrote since then is not here"
+    detail = "the JOB was removed from the board before its program had ended: data that was not copied is lost"
     return entry(REMOVED_OPEN, detail)
 
 
 def unfollowed_job_removal(incomplete_logs: int) -> Entry:
     """Return the entry for a JOB that was removed from the board unfinished, and while nobody followed it."""
     detail = (
-        f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs that were"
-        " begun are not complete: what was not copied before is gone"
+        f"the JOB was removed from the board while nobody followed it; {incomplete_logs} of its logs are"
+        " incomplete: data that was not copied before is lost"
     )
     return entry(REMOVED_OPEN, detail, count=max(incomplete_logs, 1))
 
@@ -81,8 +81,8 @@ def refusal(job: str, error: UnsupportedBoardError) -> tuple[UnsupportedBoardErr
 def ring_entry(calls: int) -> Entry:
     """Return the entry for more calls between two flushes than the runtime's ring holds."""
     detail = (
-        f"{calls} calls between flushes that are known: the runtime keeps the newest {RING_CALLS} of each flush,"
-        " older ones may be missing"
+        f"{calls} calls between two known flushes: the runtime keeps only the newest {RING_CALLS} of a flush, so"
+        " older calls may be missing"
     )
     return entry(RING_FULL, detail, count=calls)
 
@@ -137,13 +137,13 @@ def entry(
 REMOVED_UNREAD = _reason(
     "removed-unread",
     LOSS,
-    "A log was removed or replaced before all of it was read.",
+    "A log was removed or replaced on the board before all of it was copied.",
     "Keep JOBs on the board until `record` has ended.",
 )
 REMOVED_OPEN = _reason(
     "removed-open",
     LOSS,
-    "A JOB was removed before its end was seen. What was not copied is gone.",
+    "A JOB was removed from the board before its program had ended. Data that was not copied is lost.",
     "Let `record` run until the program has ended; then remove the JOB.",
 )
 DELETED_UNDELIVERED = _reason(
@@ -155,7 +155,7 @@ DELETED_UNDELIVERED = _reason(
 DISK_FULL = _reason(
     "disk-full",
     LOSS,
-    "The board's disk was full. What the runtime wanted to write is gone.",
+    "The board's disk was full, so the runtime could not write its data.",
     "Free the board's disk, or run the daemon with `--retain delivered`.",
 )
 UNREADABLE = _reason(
@@ -168,7 +168,7 @@ BAD_PATH = _reason(
     "bad-path",
     LOSS,
     "A file whose path could lead out of the mirror was not copied.",
-    "Find out who made that file on the board.",
+    "Find out which program made that file on the board.",
 )
 # What the bytes of a log show.
 DROPPED_MARKS = _reason(
@@ -178,23 +178,23 @@ DROPPED_MARKS = _reason(
     " Marks before the program's first mark that is here count as well.",
     "Start the daemon before the program, and mark less often. Copy what an earlier daemon wrote: `record --backlog`.",
 )
-TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is not whole.", _COPY_AGAIN)
+TORN_RECORD = _reason("torn-record", LOSS, "The last record of a log is incomplete.", _COPY_AGAIN)
 BAD_RECORD = _reason(
     "bad-record",
     LOSS,
-    "A record does not have its format. Its bytes are in the mirror, and are not decoded.",
-    "Run `profagent doctor JOB`; send a kit if it happens again.",
+    "A record has an invalid format. Its bytes are in the mirror, but are not decoded.",
+    "Run `profagent doctor JOB`. If it happens again, send the evidence: `profagent kit`.",
 )
 MISSING_DATA = _reason(
     "missing-data",
     LOSS,
-    "A log has no bytes, or may lack some, although its .done file was begun.",
+    "A log is empty or may be cut off, although the runtime had begun its .done file.",
     "Check whether the board's disk was full.",
 )
 DONE_WITHOUT_DATA = _reason(
     "done-without-data",
     LOSS,
-    "A .done file announces bytes, and there is no data file.",
+    "A .done file announces bytes, but the data file is missing.",
     "Check whether the board's disk was full, or whether something removed the file.",
     otherwise="it announces no bytes",
 )
@@ -208,97 +208,99 @@ SEQUENCE_GAP = _reason(
 SEQUENCE_JUMP = _reason(
     "sequence-jump",
     NOTE,
-    "More sequence numbers are missing than the runtime leaves out.",
-    "Send a kit: `profagent kit`.",
+    "More sequence numbers are missing than the runtime normally leaves out.",
+    "Send the evidence to the developers: `profagent kit`.",
 )
 NO_LAYER = _reason(
     "no-layer",
     NOTE,
-    "Records whose layer is not known are shown without a name.",
+    "Records belong to no known layer, and are shown without a layer name.",
     "Copy the whole JOB; the model's .info files may be missing.",
 )
 LAYER_COUNTS = _reason(
     "layer-counts",
     NOTE,
     "The layer table and the segments of the model have different numbers of layers.",
-    "Run `profagent doctor JOB`; send a kit.",
+    "Run `profagent doctor JOB`, and send the evidence: `profagent kit`.",
 )
 ANNOUNCED_LENGTH = _reason("announced-length", NOTE, "A .done file announces more bytes than the log has.")
-APPENDED = _reason("appended", NOTE, "Several inferences are in one file: the model was loaded again.")
-NO_DONE = _reason("no-done", NOTE, "The JOB has ended, and a log has no .done file. Its end may be missing.")
-EMPTY = _reason("empty", NOTE, "The JOB has ended, and a log is empty and has no .done file.")
+APPENDED = _reason("appended", NOTE, "One log holds several inferences, because the model was loaded again.")
+NO_DONE = _reason("no-done", NOTE, "The JOB has ended, but a log has no .done file. The end of the log may be missing.")
+EMPTY = _reason("empty", NOTE, "The JOB has ended, but a log is empty and has no .done file.")
 RING_FULL = _reason(
     "ring-full",
     NOTE,
     "The runtime's buffer of API calls was full between two flushes. Older calls may be missing.",
     "Use a smaller interval in acl.json: the buffer is flushed at each sample.",
 )
-BEGIN_UNKNOWN = _reason("begin-unknown", NOTE, "API calls that began before profiling was started.")
+BEGIN_UNKNOWN = _reason(
+    "begin-unknown", NOTE, "API calls began before profiling was started, so their begin is not known."
+)
 MALFORMED = _reason(
     "malformed",
     NOTE,
-    "A small file does not have its format, or is larger than 4 MiB. It is copied and not used.",
-    "Run `profagent doctor JOB`; send a kit.",
+    "A small file has an invalid format, or is larger than 4 MiB. It is copied, but not used.",
+    "Run `profagent doctor JOB`, and send the evidence: `profagent kit`.",
 )
-FOREIGN_FILE = _reason("foreign-file", NOTE, "A file that the runtime did not make. It is copied and not read.")
+FOREIGN_FILE = _reason("foreign-file", NOTE, "The runtime did not make this file. It is copied, but not read.")
 DAMAGED_RESULT = _reason(
     "damaged-result",
     LOSS,
-    "A file of another tool's results is damaged or cut off. What follows the damage is not here.",
-    "Export it anew, then import it again.",
+    "A file of another tool's results is damaged or cut off. Data after the damage is lost.",
+    "Export the results again with that tool, then import them again.",
 )
 JOINED_RESULT = _reason(
     "joined-result",
     NOTE,
-    "A file of another tool's results was joined, padded or maybe cut. Tables or arrays stand one behind another, NUL"
-    " bytes between them, or its last line has no end. All of it is read.",
-    "Nothing. If it was joined of the same file twice, import that file alone.",
+    "A file of another tool's results was joined, padded or possibly cut: it has several tables or arrays, NUL bytes"
+    " between them, or a last line without an end. All of it is read.",
+    "Nothing. If it contains the same file twice, import that file alone.",
 )
 UNKNOWN_FAMILY = _reason(
     "unknown-family",
     NOTE,
-    "A file beside results is of no known family. Only known events of a timeline are counted.",
-    "Nothing. The view `ascend_values` has its rows.",
+    "A file beside the results belongs to no known family. Of a timeline, only known events are counted.",
+    "Nothing. The view `ascend_values` has the rows of the file.",
 )
 NOT_COUNTED = _reason(
     "not-counted",
     NOTE,
-    "A part of another tool's results is in no figure. It is an older export of data that is there, has no duration or"
-    " no start, or is an event of an unknown form.",
-    "Nothing. The entry says what and why.",
+    "No figure counts a part of another tool's results. The part is an older export of data that was imported, has no"
+    " duration or no start, or is an event of an unknown form.",
+    "Nothing. The entry says which part, and why.",
 )
 NOT_TAKEN = _reason(
     "not-taken",
     NOTE,
-    "Files in or beside the imported folder were not imported: they are of no known family, or raw data of its run."
+    "Files in or beside the imported folder were not imported: they belong to no known family, or are raw data."
     " Files that belong to no session are listed in the first session of the import.",
-    "`profagent import --json` lists each with the cause.",
+    "See each file with the cause: `profagent import --json`.",
 )
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of a spool are not here: the daemon deleted them at its cap (a loss of its own), or another host had"
-    " them.",
+    "Segments of a spool were not copied: the daemon deleted them at the cap (which is a loss of its own), or another"
+    " host fetched them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )
 DAEMON_KILLED = _reason(
     "daemon-killed",
     NOTE,
-    "The board's daemon was killed, or the board went down. What programs wrote until the next daemon is not here."
-    " Only missing marks are counted, as `dropped-marks`.",
-    "Look into the board's log.",
+    "The board's daemon was killed, or the board went down. Data that programs sent until the daemon ran again is"
+    " missing. Only missing marks are counted, as `dropped-marks`.",
+    "Look for the cause in the board's system log.",
 )
 NO_DECODER = _reason(
     "no-decoder",
     NOTE,
-    "A directory of a source that this profagent does not know. It is copied and not read.",
+    "A directory belongs to a source that this profagent does not know. It is copied, but not read.",
     "Upgrade profagent on this host.",
 )
 NOT_A_FILE = _reason(
     "not-a-file",
     NOTE,
-    "A directory, a link or a device where a file should be. It is not followed, and nothing in it is of this session.",
-    "Where it is a directory: `profagent import PATH` looks through it, for sessions of its own.",
+    "A directory, a link or a device is in the place of a file. It is not followed, and not part of this session.",
+    "For a directory: `profagent import PATH` searches it, and makes sessions of its own.",
 )
 NO_FREQUENCY = _reason(
     "no-frequency",
@@ -309,25 +311,25 @@ NO_FREQUENCY = _reason(
 UNSUPPORTED_SOC = _reason(
     "unsupported-soc",
     NOTE,
-    "A JOB of another SoC (Hi3519DV500). It is not read.",
+    "The JOB comes from another SoC (Hi3519DV500). It is not read.",
     "Use the vendor's tool for that SoC.",
 )
 SAMPLE_LATE = _reason(
     "sample-late",
     NOTE,
-    "A sample came late: the runtime was still writing an earlier one.",
+    "The runtime recorded an inference later than due, because it was still writing an earlier one.",
     "Use a larger interval, or a faster disk on the board.",
 )
 SAMPLE_NEVER_CAME = _reason(
     "sample-never-came",
     NOTE,
-    "Samples were due and never came.",
+    "The runtime did not record some inferences that were due.",
     "Use a larger interval, or a faster disk on the board.",
 )
 INTERVAL_MISMATCH = _reason(
     "interval-mismatch",
     NOTE,
-    "The samples do not fit the interval of the acl.json.",
+    "The recorded inferences do not fit the interval of the acl.json.",
     "Name the acl.json that the program read: `--acl-json FILE`.",
 )
 IMPLAUSIBLE_COUNTER = _reason(
@@ -340,45 +342,47 @@ IMPLAUSIBLE_COUNTER = _reason(
 DIFFERENT = _reason(
     "different",
     NOTE,
-    "The board's file is not the one that was copied. It is copied again, the earlier copy is kept.",
+    "The file on the board differs from the copy. It is copied again, and the earlier copy is set aside.",
 )
 RECREATED = _reason(
     "recreated",
     NOTE,
-    "Another file was made under the log's name. It is copied, the earlier copy is kept.",
+    "A new file was made under the name of a log. It is copied, and the earlier copy is set aside.",
 )
 MIRROR_CHANGED = _reason(
     "mirror-changed",
     NOTE,
-    "The mirror lost bytes, or a file in it was edited. What the board still has is copied again.",
+    "A file in the mirror lost bytes or was edited. Data that the board still has is copied again.",
     "Do not edit the mirror; check the host's disk.",
 )
 STOPPED_EARLY = _reason(
     "stopped-early",
     NOTE,
-    "`record` was stopped before everything had come that it was to copy. The exit code is 4.",
-    "Run `record` again: it goes on with the session.",
+    "`record` was stopped before it had copied everything. The exit code is 4.",
+    "Run `record` again: it continues the session.",
 )
 NOT_COVERED = _reason(
     "not-covered",
     NOTE,
-    "The capture ended while the link was down, the board silent, or the host's disk full. The board may have more."
+    "The capture ended while the link was down, the board silent, or the host's disk full. The board may have more"
+    " data."
     " The exit code is 4.",
-    "Mend what the entry names, and run `record` again: it goes on with the session.",
+    "Correct the cause that the entry names, and run `record` again: it continues the session.",
 )
 NOTHING_RECORDED = _reason(
     "nothing-recorded",
     NOTE,
-    "No record of a program came. The exit code is 4 where an end was named that needs one.",
-    "See that the program runs, that profiling is on (`profagent doctor`), and that the daemon serves its output.",
+    "No record of a program was captured. The exit code is 4 if `record` was given an end that needs records.",
+    "Check that the program runs, that profiling is on (`profagent doctor`), and that the program's output directory"
+    " is below a root of the daemon.",
 )
 # Notes that make a capture incomplete. The view `sessions` names them as well.
 INCOMPLETE = frozenset({STOPPED_EARLY, NOT_COVERED, NOTHING_RECORDED})
 MORE = _reason(
     "more",
     NOTE,
-    "More entries than are listed one by one (1,000 for a JOB or board) are counted here.",
-    "Look at the entries that are listed.",
+    "A JOB or a board has more than 1,000 entries. The entries beyond that number are only counted here.",
+    "Read the entries that are listed.",
     otherwise="the entries that it counts are losses",
 )
 TOO_LARGE = _reason(

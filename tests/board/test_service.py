@@ -54,7 +54,7 @@ async def test_a_job_that_root_wrote_in_its_home_arrives_at_a_client(board: Boot
         await client.start()
         await client.until(lambda: client.has(LOG) and client.copy(LOG).is_complete)
         assert client.mirror(job.name)[b"data/" + LOG.encode()] == DATA
-        board.until(lambda: board.show("StatusText") == "clients: 1, JOBs: 1 (1 open), losses kept: 0")
+        board.until(lambda: board.show("StatusText") == "clients: 1, JOBs: 1 (1 open), recorded losses: 0")
 
 
 async def test_programs_of_any_user_find_the_daemon_and_its_next_start(board: Booted) -> None:

@@ -111,7 +111,8 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 def set_(*, path: str, board: str | None, output: str | None, profiler: ProfilerSettings, as_json: bool) -> int:
     """Write the `profiler` object. Options that are not named keep their value.
 
-    Keys are written in both spellings, and all values as strings. Defaults of a missing file or value: switch on, interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
+    Keys are written in both spellings, and all values as strings. A missing file or value gets the default: switch on,
+    interval 0, acl_api on, aacpu on, aac_metrics ArithmeticUtilization.
     Exit code 1: the runtime would not record with this file, and --switch off was not given.
 
     Example: profagent aclconfig set --interval 1 --output /opt/app/profiling acl.json

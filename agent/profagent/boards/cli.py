@@ -123,7 +123,9 @@ def _row(entry: BoardEntry) -> tuple[str, ...]:
 @click.argument("name")
 @click.argument("address", metavar="HOST[:PORT]")
 @click.option("--uuid", default="", metavar="UUID", help="The board's identity; a board with another one is refused.")
-@click.option("--fingerprint", default="", metavar="HEX", help="SHA-256 of the board's certificate; another one is refused.")
+@click.option(
+    "--fingerprint", default="", metavar="HEX", help="SHA-256 of the board's certificate; another one is refused."
+)
 @click.option("--ssh", default="", metavar="USER@HOST", help="The login that ssh uses, for --via ssh.")
 def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> None:
     """Give a board a name, or change a named board. Its groups and labels stay, as do comments in the file.
@@ -138,7 +140,9 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
 
 @command.command("set")
 @click.argument("names", metavar="NAME…", nargs=-1, required=True, shell_complete=options.completed("boards"))
-@click.option("--group", "joins", multiple=True, metavar="GROUP", help="Put the boards into this group; may be repeated.")
+@click.option(
+    "--group", "joins", multiple=True, metavar="GROUP", help="Put the boards into this group; may be repeated."
+)
 @click.option(
     "--leave",
     "leaves",
@@ -147,7 +151,9 @@ def add(*, name: str, address: str, uuid: str, fingerprint: str, ssh: str) -> No
     help="Take the boards out of this group; may be repeated.",
     shell_complete=options.completed("groups"),
 )
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="Give their sessions this label; may be repeated.")
+@click.option(
+    "--label", "labels", multiple=True, metavar="K=V", help="Give their sessions this label; may be repeated."
+)
 @click.option("--drop", "drops", multiple=True, metavar="K", help="Remove the label with this key; may be repeated.")
 def put_in_groups(
     *,

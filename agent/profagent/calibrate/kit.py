@@ -366,7 +366,11 @@ async def job_files_of(target: str, job: str | None, workspace: Path | None) -> 
     metavar="CSV",
     help="The vendor's op_summary of this JOB; may be repeated.",
 )
-@click.option("--anonymous", is_flag=True, help="Replace the names of models and layers; a name gets the same replacement everywhere.")
+@click.option(
+    "--anonymous",
+    is_flag=True,
+    help="Replace the names of models and layers; a name gets the same replacement everywhere.",
+)
 @click.option("--sdk", default="unknown", metavar="VERSION", help="The SDK whose runtime wrote the JOB.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation; required without a terminal.")
 def command(

@@ -84,7 +84,9 @@ async def _redecoded(
             )
     counter_map = maps.of(simulated=found.simulated, sdk=found.sdk_version)
     if counter_map is None:
-        raise UsageError("there is not exactly one counter map that fits the session", hint="name one with --counter-map FILE")
+        raise UsageError(
+            "there is not exactly one counter map that fits the session", hint="name one with --counter-map FILE"
+        )
     try:
         async with Store(database, durable=durable) as store:
             with progress("redecode", "records") as shown:
@@ -134,5 +136,7 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
         has += f", digest {done['counter_map_digest']}"
         click.echo(printable(f"session {done['session']}: {has}; before: {done['counter_map_before'] or 'none'}"))
         if done["rows_without_bytes"]:
-            click.echo(f"{counted(done['rows_without_bytes'], 'row')} without counters: their bytes are no longer in the mirror")
+            click.echo(
+                f"{counted(done['rows_without_bytes'], 'row')} without counters: the mirror no longer has their bytes"
+            )
     return IncompleteError.exit_code if done["rows_without_bytes"] else 0

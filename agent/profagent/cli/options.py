@@ -109,7 +109,10 @@ ssh_board = click.option(
     shell_complete=completed("boards"),
 )
 bundle = click.option(
-    "--bundle", type=FILE_THERE, metavar="FILE", help="For a board without Python: the file that `profagent bundle` made."
+    "--bundle",
+    type=FILE_THERE,
+    metavar="FILE",
+    help="For a board without Python: the file that `profagent bundle` made.",
 )
 target = click.argument("target", metavar="SESSION|JOB", shell_complete=completed("targets"))
 optional_target = click.argument("target", metavar="[SESSION|JOB]", required=False, shell_complete=completed("targets"))
@@ -209,17 +212,21 @@ def wide(function: F) -> F:
 def access(function: F) -> F:
     """Add `--keys DIR` and `--insecure`, which the command receives as one `access`."""
 
+    @click.option("--keys", type=FOLDER, metavar="DIR", help="The folder of keys; without it ~/.config/profagent/keys.")
     @click.option(
-        "--keys", type=FOLDER, metavar="DIR", help="The folder of keys; without it ~/.config/profagent/keys."
+        "--insecure",
+        is_flag=True,
+        help="Connect without TLS: nothing is encrypted, and nothing proves which board answers.",
     )
-    @click.option("--insecure", is_flag=True, help="Connect without TLS: nothing is encrypted, and nothing proves which board answers.")
     @functools.wraps(function)
     def with_access(*args: Any, keys: Path | None, insecure: bool, **others: Any) -> Any:
         from profagent.link.boards_file import BoardsFile  # noqa: PLC0415 - verbs without boards start faster
         from profagent.link.credentials import Access  # noqa: PLC0415 - as above
 
         if insecure:
-            click.echo("--insecure: others can read and change the data, and nothing proves which board answers", err=True)
+            click.echo(
+                "--insecure: others can read and change the data, and nothing proves which board answers", err=True
+            )
         return function(*args, access=Access(keys, insecure, BoardsFile().known()), **others)
 
     return cast("F", with_access)
@@ -229,7 +236,10 @@ def counter_map(function: F) -> F:
     """Add `--counter-map FILE`; the command receives `maps`, of it or else of ~/.config/profagent/counter-maps."""
 
     @click.option(
-        "--counter-map", type=FILE, metavar="FILE", help="The counter map: it says which word of a record is which PMU counter."
+        "--counter-map",
+        type=FILE,
+        metavar="FILE",
+        help="The counter map: it says which word of a record is which PMU counter.",
     )
     @functools.wraps(function)
     def with_maps(*args: Any, counter_map: Path | None, **others: Any) -> Any:

@@ -81,7 +81,9 @@ def choice_options(function: F) -> F:
     """Add `--last N` and `--inference PIC`, which the command receives as one `choice`."""
 
     @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N inferences of each model.")
-    @click.option("--inference", type=click.IntRange(min=0), metavar="PIC", help="Only the inference at this picture count.")
+    @click.option(
+        "--inference", type=click.IntRange(min=0), metavar="PIC", help="Only the inference at this picture count."
+    )
     @wraps(function)
     def with_choice(*, last: int | None, inference: int | None, **others: Any) -> Any:
         return function(choice=Choice(inference, last), **others)

@@ -91,8 +91,16 @@ def plain_name(text: str) -> str:
 )
 @click.option("--all", "exports", is_flag=True, help="Import each JOB, and export its timeline and summary.")
 @click.option("--release", "releases", is_flag=True, help="Delete JOBs on the board once they were copied completely.")
-@click.option("--env", "environment", multiple=True, metavar="K=V", help="Set a variable in the program's environment; may be repeated.")
-@click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; without it one below ~/profagent.")
+@click.option(
+    "--env",
+    "environment",
+    multiple=True,
+    metavar="K=V",
+    help="Set a variable in the program's environment; may be repeated.",
+)
+@click.option(
+    "--remote-dir", metavar="DIR", help="The project's directory on the board; without it one below ~/profagent."
+)
 @options.bundle
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
 @options.workspace

@@ -141,7 +141,14 @@ async def _capture(
 
 
 @click.command("demo")
-@click.option("--for", "for_text", default="5s", show_default=True, metavar="DURATION", help="The duration of the simulated program.")
+@click.option(
+    "--for",
+    "for_text",
+    default="5s",
+    show_default=True,
+    metavar="DURATION",
+    help="The duration of the simulated program.",
+)
 @click.option("--rate", type=click.FloatRange(min=0.1, max=1000), default=10.0, show_default=True, metavar="INF_PER_S")
 @click.option("--model", default="yolov5s", show_default=True, metavar="NAME", help="The simulated network.")
 def command(*, for_text: str, rate: float, model: str) -> int:

@@ -27,9 +27,17 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
 
 @click.command("deploy")
 @click.argument("target", metavar="[USER@]BOARD", shell_complete=options.completed("boards"))
-@click.option("--listen", metavar="HOST:PORT", help=f"The address at which the daemon listens; {DEFAULT_LISTEN} if it was never set.")
-@click.option("--root", "roots", multiple=True, metavar="DIR", help="A directory in which programs make JOBs; may be repeated.")
-@click.option("--retain", type=click.Choice(RETAIN), help="Which JOBs the daemon deletes; none (keep) if it was never set.")
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help=f"The address at which the daemon listens; {DEFAULT_LISTEN} if it was never set.",
+)
+@click.option(
+    "--root", "roots", multiple=True, metavar="DIR", help="A directory in which programs make JOBs; may be repeated."
+)
+@click.option(
+    "--retain", type=click.Choice(RETAIN), help="Which JOBs the daemon deletes; none (keep) if it was never set."
+)
 @click.option(
     "--retain-for",
     multiple=True,
@@ -37,11 +45,23 @@ BRINGS = (*SETTINGS, "python", "bundle", "wheelhouse")
     help="A consumer that must have a log before it is deleted; without it this host's record.",
 )
 @click.option("--min-free", metavar="SIZE", help="With --retain min_free: 200MB, or 10% of the file system.")
-@click.option("--init", type=click.Choice(["auto", *INITS]), default="auto", show_default=True, help="The service manager that starts the daemon.")
-@click.option("--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="The directory of the installation.")
-@click.option("--name", default="", metavar="NAME", help="The board's name for --board; its host name if it was never set.")
 @click.option(
-    "--python", type=click.Choice(PYTHONS), help="The Python that runs the daemon; auto: the board's own, else that of the bundle."
+    "--init",
+    type=click.Choice(["auto", *INITS]),
+    default="auto",
+    show_default=True,
+    help="The service manager that starts the daemon.",
+)
+@click.option(
+    "--prefix", default=DEFAULT_PREFIX, show_default=True, metavar="DIR", help="The directory of the installation."
+)
+@click.option(
+    "--name", default="", metavar="NAME", help="The board's name for --board; its host name if it was never set."
+)
+@click.option(
+    "--python",
+    type=click.Choice(PYTHONS),
+    help="The Python that runs the daemon; auto: the board's own, else that of the bundle.",
 )
 @options.bundle
 @click.option(

@@ -100,10 +100,15 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
     @options.workspace
     @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N inferences of each model.")
     @click.option(
-        "--from", "from_text", metavar="TIME", help="Only from this time on, by the board's clock: s since 1970, or 2026-11-23T14:00:00 (UTC)."
+        "--from",
+        "from_text",
+        metavar="TIME",
+        help="Only from this time on, by the board's clock: s since 1970, or 2026-11-23T14:00:00 (UTC).",
     )
     @click.option("--to", "to_text", metavar="TIME", help="Only until this time, by the board's clock.")
-    @click.option("--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"The file to write, in place of {format_.place}.")
+    @click.option(
+        "--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"The file to write, in place of {format_.place}."
+    )
     @options.counter_map
     @options.as_json
     @options.quiet

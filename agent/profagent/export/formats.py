@@ -108,7 +108,9 @@ FORMATS: dict[str, Format] = {
                 ["--format", "sheet_format"], type=click.Choice(["csv", "json"]), default="csv", show_default=True
             ),
             click.Option(
-                ["--aggregate"], is_flag=True, help="Write one table over all inferences of a model instead of one for each."
+                ["--aggregate"],
+                is_flag=True,
+                help="Write one table over all inferences of a model instead of one for each.",
             ),
         ),
     ),

@@ -51,7 +51,11 @@ _SESSIONS = "SELECT * FROM chosen"
 FACTS = "facts_json"
 _DECIMALS = {"p": 4}
 _engine = click.option(
-    "--engine", metavar="ENGINE", default="duckdb", show_default=True, help="The engine of the queries: duckdb, or sc://HOST:PORT for Spark."
+    "--engine",
+    metavar="ENGINE",
+    default="duckdb",
+    show_default=True,
+    help="The engine of the queries: duckdb, or sc://HOST:PORT for Spark.",
 )
 _DAY = click.DateTime(["%Y-%m-%d"])
 
@@ -176,8 +180,12 @@ def choosing(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--since", type=_DAY, metavar="DATE", help="Only sessions that began on this day (UTC) or later.")
     @click.option("--until", type=_DAY, metavar="DATE", help="Only sessions that began on this day (UTC) or before.")
-    @click.option("--board", "boards", multiple=True, metavar="ID", help="Only sessions of this board; may be repeated.")
-    @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only sessions with this label; may be repeated.")
+    @click.option(
+        "--board", "boards", multiple=True, metavar="ID", help="Only sessions of this board; may be repeated."
+    )
+    @click.option(
+        "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Only sessions with this label; may be repeated."
+    )
     @functools.wraps(function)
     def with_chosen(**given: Any) -> Any:
         chosen = Selected(**{name: given.pop(name) for name in Selected._fields if name in given})
@@ -282,9 +290,7 @@ def diff(*, asked: Asking, chosen: Selected, at: datetime | None, allowed: froze
 @in_lake
 @_engine
 @choosing
-@click.option(
-    "-o", "output", required=True, type=options.OUTPUT_FILE, metavar="FILE", help="The HTML file to write."
-)
+@click.option("-o", "output", required=True, type=options.OUTPUT_FILE, metavar="FILE", help="The HTML file to write.")
 def report(*, address: str | None, engine: str, chosen: Selected, output: Path) -> None:
     """Write one HTML page for any browser, also offline: nights, layers, changes, boards that differ, losses.
 
@@ -317,7 +323,13 @@ def sql(*, text: str, asked: Asking) -> None:
 
 @command.command("demo")
 @_engine
-@click.option("-o", "--output", type=options.FOLDER, metavar="DIR", help="The folder of the demo; if it has one already, query that.")
+@click.option(
+    "-o",
+    "--output",
+    type=options.FOLDER,
+    metavar="DIR",
+    help="The folder of the demo; if it has one already, query that.",
+)
 @options.quiet
 def demo(*, engine: str, output: Path | None) -> None:
     """Make a simulated fleet of 16 boards and 30 nights, push it into a lake, and find what is wrong with it.

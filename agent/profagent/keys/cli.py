@@ -69,7 +69,11 @@ def issue() -> None:
 @issue.command("board")
 @click.argument("name")
 @click.option(
-    "--address", "addresses", multiple=True, metavar="IP|NAME", help="An address by which hosts reach the board; may be repeated."
+    "--address",
+    "addresses",
+    multiple=True,
+    metavar="IP|NAME",
+    help="An address by which hosts reach the board; may be repeated.",
 )
 @click.option(
     "--identity",
@@ -102,7 +106,9 @@ def board(*, name: str, addresses: tuple[str, ...], identity: str, keys: Path | 
 
 @issue.command("host")
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default=VIEWER, show_default=True, help="What the host may do on boards.")
+@click.option(
+    "--role", type=click.Choice(ROLES), default=VIEWER, show_default=True, help="What the host may do on boards."
+)
 @keys_folder
 @days
 @options.as_json

@@ -134,7 +134,9 @@ def command() -> None:
     help="Install a systemd timer of this service manager, which runs every night.",
 )
 @click.option(
-    "--at", metavar="WHEN", help="The time, in the form of systemd's OnCalendar; without it the `schedule` of the settings."
+    "--at",
+    metavar="WHEN",
+    help="The time, in the form of systemd's OnCalendar; without it the `schedule` of the settings.",
 )
 def init(*, config: Path, timer: str, at: str | None) -> None:
     """Write a settings file that explains every key, and install a systemd timer.

@@ -81,7 +81,11 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
     metavar="HOST:PORT",
     help="Serve metrics for Prometheus at this address, such as 127.0.0.1:9464, without access control.",
 )
-@click.option("--schedule", metavar="K=N,…", help="Record inferences by this schedule: skip_first=10,wait=5,warmup=2,active=3,repeat=4.")
+@click.option(
+    "--schedule",
+    metavar="K=N,…",
+    help="Record inferences by this schedule: skip_first=10,wait=5,warmup=2,active=3,repeat=4.",
+)
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the first inference, then every Nth.")
 @click.option(
     "--push", "pushes", is_flag=True, help="At the end, push the session into the configured lake, as `push` does."

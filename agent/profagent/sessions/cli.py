@@ -144,7 +144,9 @@ def _state(session: Mapping[str, Any]) -> str:
 @asynchronous
 @target_options
 @click.option("--grade", type=click.Choice(["loss", "note"]), help="Only losses, or only notes.")
-@click.option("--all", "is_all", is_flag=True, help=f"List every entry, not only {SHOWN_LEDGER_ENTRIES} of each reason.")
+@click.option(
+    "--all", "is_all", is_flag=True, help=f"List every entry, not only {SHOWN_LEDGER_ENTRIES} of each reason."
+)
 @options.as_json
 async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bool) -> None:
     """Show each loss and note of a session: its file and bytes, its meaning, and what to do.
@@ -201,8 +203,12 @@ def _entry_line(entry: Mapping[str, Any]) -> str:
 @options.workspace
 @click.option("--older-than", metavar="AGE", help="Only sessions older than this: 36h, 30d, 8w.")
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep the last N sessions of each board.")
-@click.option("--max-size", metavar="SIZE", help="Clear the oldest sessions until the workspace is at most this large: 500M, 20G.")
-@click.option("--pushed", is_flag=True, help="Only sessions whose records are in a lake, from which they are read then.")
+@click.option(
+    "--max-size", metavar="SIZE", help="Clear the oldest sessions until the workspace is at most this large: 500M, 20G."
+)
+@click.option(
+    "--pushed", is_flag=True, help="Only sessions whose records are in a lake, from which they are read then."
+)
 @in_lake
 @options.where
 @click.option("--dry-run", is_flag=True, help="Only print the sessions that would be cleared.")

@@ -218,7 +218,9 @@ TREND_LESS = ("mad(us)", "mad(ticks)", "count")
     help="One of its layers, as `stats` names it, in place of the whole inference.",
     shell_complete=options.completed("layers"),
 )
-@click.option("--since", metavar="WHEN", help="Only sessions that began since a day (2026-11-01, UTC) or within an age (30d).")
+@click.option(
+    "--since", metavar="WHEN", help="Only sessions that began since a day (2026-11-01, UTC) or within an age (30d)."
+)
 @options.where
 @options.allow
 @options.as_json

@@ -102,7 +102,7 @@ def test_the_help_lists_verbs_and_exit_codes(capsys: pytest.CaptureFixture[str])
     titles = ["Look:", "Capture:", "Compare:", "Export:", "Run boards:", "Settle counters:"]
     assert [line for line in text.splitlines() if line in titles] == titles
     assert text.endswith(f"{GLOSSARY}\n")
-    for meaning in ("0 ok", "2 usage", "3 the board cannot be reached", "4 data is incomplete"):
+    for meaning in ("0 success", "2 usage error", "3 a board cannot be reached", "4 data is incomplete"):
         assert meaning in " ".join(text.split())
 
 

@@ -146,7 +146,7 @@ def installed(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     assert wrote.startswith("wrote /")
     assert run(["completion", "install", "--shell", shell]) == 0
     again, todo_again = capsys.readouterr().out.splitlines()
-    assert again == f"{wrote.removeprefix('wrote ')} is there already, as this profagent writes it"
+    assert again == f"{wrote.removeprefix('wrote ')} is up to date already"
     assert todo == todo_again
     return todo.removeprefix("next: ")
 

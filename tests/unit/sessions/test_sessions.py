@@ -213,7 +213,7 @@ def test_each_entry_has_its_place_and_each_reason_its_meaning(
 ) -> None:
     lines = told(capsys, with_ledger)
     start = lines.index("loss: torn-record (1)")
-    assert lines[start + 1] == "  The last record of a log is not whole."
+    assert lines[start + 1] == "  The last record of a log is incomplete."
     assert lines[start + 2].startswith("  To do: Copy the JOB again")
     assert lines[start + 3] == f"  - {JOB}: has 100 bytes"
     assert lines[-1] == "  - and 2 more: --all lists them"

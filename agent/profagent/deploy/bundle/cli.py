@@ -192,7 +192,11 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
 
 @click.command("bundle")
 @click.option(
-    "--arch", "machine", type=click.Choice(sorted(MACHINES.values())), required=True, help="The board's machine, as `uname -m` prints it."
+    "--arch",
+    "machine",
+    type=click.Choice(sorted(MACHINES.values())),
+    required=True,
+    help="The board's machine, as `uname -m` prints it.",
 )
 @click.option(
     "--from",
@@ -201,7 +205,9 @@ def _tried(tree: DaemonTree, scratch: Path) -> float:
     metavar="ARCHIVE|DIR",
     help="A standalone CPython, or a directory with unpacked Debian packages; without it a CPython is downloaded.",
 )
-@click.option("-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="The bundle to write.")
+@click.option(
+    "-o", "output", type=options.OUTPUT_FILE, required=True, metavar="FILE.tar.gz", help="The bundle to write."
+)
 @click.option(
     "--wheelhouse",
     type=options.FOLDER_THERE,
