@@ -37,7 +37,7 @@ PHRASES = {
         "info": "提示",
         "inference": "每次推理最多可省 {:.3f} ms",
         "step": "每步最多可省 {:.3f} ms",
-        "no gain": f"可节省的时间:{UNKNOWN}",
+        "no gain": f"可节省的时间：{UNKNOWN}",
     },
 }
 PER = {"inference": "an inference", "step": "a step"}

@@ -295,4 +295,4 @@ def test_a_chinese_page_says_so_and_has_the_same_figures(runs: Path) -> None:
     assert '<h2 id="verdict-title">结论</h2>' in text
     assert '<html lang="en">' in (runs / "en.html").read_text("utf-8")
     assert (shown["zh"]["stats"], shown["en"]["texts"]) == (shown["en"]["stats"], {})
-    assert re.search(r"与 会话 2 相比:yolo 时延 -9\.1 % .*,变快", shown["zh"]["verdict"])
+    assert re.search(r"与 会话 2 相比：yolo 时延 -9\.1 %.*，变快", shown["zh"]["verdict"])

@@ -80,13 +80,13 @@ def test_a_chinese_text_has_the_fields_of_the_english_one(section: str) -> None:
 @pytest.mark.parametrize(
     ("english", "chinese"),
     [
-        ("session 3 of euler", "会话 3(euler)"),
-        ("loss: torn-record (5)", "丢失:torn-record(5)"),
-        ("2 inferences of JOB1 not copied", "JOB1 有 2 次推理未拷贝"),
-        ("JOB1: loss: none", "JOB1: 丢失:无"),
-        ("a name; loss: none", "a name; 丢失:无"),
-        ("700 MHz in BASE, 800 MHz in NEW", "BASE 为 700 MHz,NEW 为 800 MHz"),
-        ("layers: 2 slower, 1 faster; 3 moved, 1 split", "层:2 个变慢,1 个变快; 3 个位置变动,1 个拆分"),
+        ("session 3 of euler", "会话 3（euler）"),
+        ("loss: torn-record (5)", "丢失：torn-record（5）"),
+        ("2 inferences of JOB1 not copied", "JOB1 有 2 次推理未复制"),
+        ("JOB1: loss: none", "JOB1: 丢失：无"),
+        ("a name; loss: none", "a name; 丢失：无"),
+        ("700 MHz in BASE, 800 MHz in NEW", "BASE 为 700 MHz，NEW 为 800 MHz"),
+        ("layers: 2 slower, 1 faster; 3 moved, 1 split", "层：2 个变慢，1 个变快; 3 个换处理器，1 个拆分"),
         ("what a newer daemon wrote", "what a newer daemon wrote"),
     ],
 )
