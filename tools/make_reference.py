@@ -68,6 +68,7 @@ EXPLAINED = {
     "import": ("../howto/record.md", ""),
     "bundle": ("../howto/board-without-python.md", "-o --from --libraries"),
     "diff": ("../howto/compare-runs.md", "--fail-if --floor --markdown"),
+    "ab": ("../howto/ab.md", "-m --against --against-args --rounds --floor"),
     **dict.fromkeys(("nightly init", "nightly run"), ("../howto/every-night.md", "--timer --markdown")),
     "advise": ("../howto/advice.md", "-o"),
     "stats": ("figures.md", "--by --sort --top --csv"),

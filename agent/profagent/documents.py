@@ -302,3 +302,77 @@ class DiffDocument(TypedDict):
     models: list[ModelDiffDocument]
     only: list[OnlyDocument]
     calls: list[ChangeDocument]
+
+
+class PairedDocument(TypedDict):
+    """Difference between sides A and B, paired by rounds: `percent` is A relative to B, `low` to `high` its interval.
+
+    `a` and `b` are medians over the rounds; `p` is adjusted for all comparisons, None with too few rounds.
+    """
+
+    scope: Literal["latency", "layers", "layer", "type", "api"]
+    name: str
+    a: float | None
+    b: float | None
+    percent: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    significant: bool
+    times: TimesDocument | None
+
+
+class PairedMatchDocument(TypedDict):
+    """Layers of both sides that belong together; `change` is None where one side lacks them."""
+
+    what: str
+    a: list[LayerDocument]
+    b: list[LayerDocument]
+    change: PairedDocument | None
+
+
+class PairedModelDocument(TypedDict):
+    """Comparison of a model; `drift_percent` is the common change from the first round to the last."""
+
+    model: str
+    latency: PairedDocument | None
+    latency_from: str | None
+    sum_of_layers: PairedDocument
+    layers: list[PairedMatchDocument]
+    drift_percent: float | None
+
+
+class AbSideDocument(TypedDict):
+    """Side of the comparison: its program, the program's arguments, and its sessions, one for each round."""
+
+    program: str
+    arguments: list[str]
+    sessions: list[int]
+    simulated: bool
+
+
+class TemperatureDocument(TypedDict):
+    """Chip temperatures in °C, at the beginning and at the end."""
+
+    begin: float
+    end: float
+
+
+class AbDocument(TypedDict):
+    """Answer of `ab`; `stopped` is the reason why there are fewer rounds than wanted."""
+
+    comparability: ComparabilityDocument
+    verdict: str
+    can_tell: bool
+    slower: bool
+    complete: bool
+    incomplete: list[str]
+    label: str
+    rounds: int
+    wanted: int
+    stopped: str | None
+    confidence: float
+    temperature: TemperatureDocument | None
+    a: AbSideDocument
+    b: AbSideDocument
+    models: list[PairedModelDocument]

@@ -459,6 +459,8 @@ REMEMBERED_TAGS = 256
 """fields whose first bytes in a Perfetto trace are known: they are made again."""
 REMEMBERED_DEALS = 4
 """pairs of numbers of inferences whose permutations are known: they are drawn again, the same."""
+MOST_ROUNDS = 1_000
+"""rounds of `ab`: the command line is refused."""
 MOST_MARKDOWN_ROWS = 100
 """rows of a comparison that is written as Markdown: those with smaller changes are left out."""
 MOST_NAMED_CHANGES = 20

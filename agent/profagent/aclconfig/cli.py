@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from profagent.aclconfig.edit import edited_acl_json, opened_acl_json, profiler_of, profiler_options
+from profagent.aclconfig.edit import ProfilerSettings, edited_acl_json, opened_acl_json, profiler_of, profiler_options
 from profagent.cli import options
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor.acl_json import acl_json_section
@@ -21,7 +21,7 @@ from profagent.tables.table import json_text, printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from profagent.aclconfig.edit import AclJsonFile, ProfilerSettings
+    from profagent.aclconfig.edit import AclJsonFile
     from profagent.doctor.finding import Section
 
 
@@ -107,7 +107,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
 @command.command("set")
 @_file
 @click.option("--output", metavar="DIR", help="The directory on the board where JOBs are made; it must exist.")
-@profiler_options(with_defaults=False)
+@profiler_options(ProfilerSettings())
 def set_(*, path: str, board: str | None, output: str | None, profiler: ProfilerSettings, as_json: bool) -> int:
     """Write the `profiler` object. Options that are not named keep their value.
 

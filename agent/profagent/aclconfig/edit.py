@@ -90,12 +90,11 @@ _SWITCHES = click.Choice(["on", "off"])
 _INTERVAL = "Record each Nth inference; 0 (the vendor's default): only the first after each load of a model."
 
 
-def profiler_options(*, with_defaults: bool) -> Callable[[F], F]:
+def profiler_options(given: ProfilerSettings) -> Callable[[F], F]:
     """`--interval`, `--acl_api`, `--aacpu`, `--switch`, `--aac_metrics`, which the command is given as `profiler`.
 
-    What is not given is the vendor's default, or without them None.
+    What the command line does not say is as in `given`.
     """
-    given = DEFAULTS if with_defaults else ProfilerSettings()
 
     def decorate(function: F) -> F:
         @click.option("--interval", type=click.IntRange(0, INTERVAL_MAX), default=given.interval, help=_INTERVAL)

@@ -33,6 +33,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "failure": Document(1, documents.FailureDocument, "Failure of any command, in place of its answer."),
     "stats": Document(1, documents.StatsDocument, "Figures by layer, type, model, function or step."),
     "diff": Document(1, documents.DiffDocument, "Comparison of two runs, with what may be compared."),
+    "ab": Document(1, documents.AbDocument, "Comparison of two programs that ran side by side in rounds."),
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

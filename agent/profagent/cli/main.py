@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Compare": {
         "diff": ("diff.cli", "Compare two runs: which layers are slower or faster."),
+        "ab": ("ab.cli", "Run two programs in turns on a board, and compare them."),
         "baseline": ("sessions.cli:baseline", "Name the sessions that others are compared with."),
         "nightly": ("nightly.cli", "Record boards every night and compare them with earlier nights."),
     },

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from profagent.aclconfig.edit import profiler_options
+from profagent.aclconfig.edit import DEFAULTS, profiler_options
 from profagent.cli import options
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_until_stopped, tell
@@ -80,7 +80,7 @@ def plain_name(text: str) -> str:
     help="The directory to copy to the board; without it this directory, or none if MAIN is absolute.",
 )
 @click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
-@profiler_options(with_defaults=True)
+@profiler_options(DEFAULTS)
 @click.option(
     "--output",
     type=options.FOLDER,
@@ -134,27 +134,16 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent collect -m out/main --board root@192.168.1.20 --project . --interval 1 --all -- input.bin
     Example: profagent collect -m /opt/app/main --board euler --acl-json /opt/app/acl.json
     """
-    name, target, asker = login(config, board)
-    absolute = main.startswith("/")
-    folder = project or (None if absolute else Path())
-    # A call in the home directory must not upload all of it.
-    if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
-        raise UsageError(
-            f"{folder.resolve()} is not a project directory", hint="name the program's directory with --project"
-        )
-    collect_options = CollectOptions(
-        board=name,
-        target=target,
-        asker=asker,
+    collect_options = collect_options_of(
         main=main,
-        output=output,
-        workspace=Workspace.at(workspace),
-        remote_dir=remote_dir or f"~/profagent/{plain_name((folder.resolve() if folder else Path(main)).name)}",
-        entry=BoardsFile().entries().get(name),
-        project=folder,
         config=config,
-        environment=_pairs(environment),
+        board=board,
+        project=project,
+        remote_dir=remote_dir,
+        workspace=workspace,
+        environment=environment,
         labels=labels_of(labels),
+        output=output,
         **chosen,
     )
     show = partial(_show, as_json)
@@ -162,6 +151,40 @@ def command(  # noqa: PLR0913 - one parameter an option
         done = run_until_stopped(lambda stop: Collecting(collect_options, show, tell, shown, stop).collect())
     _report(done, as_json=as_json)
     return done.exit_code
+
+
+def collect_options_of(
+    *,
+    main: str,
+    config: Path | None,
+    board: str | None,
+    project: Path | None,
+    remote_dir: str | None,
+    workspace: Path | None,
+    environment: tuple[str, ...],
+    **chosen: Any,
+) -> CollectOptions:
+    """Return the options that a command line means; `chosen` go into them unchanged. Raises UsageError."""
+    name, target, asker = login(config, board)
+    folder = project or (None if main.startswith("/") else Path())
+    # A call in the home directory must not upload all of it.
+    if folder is not None and project is None and folder.resolve() in (Path.home().resolve(), Path("/")):
+        raise UsageError(
+            f"{folder.resolve()} is not a project directory", hint="name the program's directory with --project"
+        )
+    return CollectOptions(
+        board=name,
+        target=target,
+        asker=asker,
+        main=main,
+        workspace=Workspace.at(workspace),
+        remote_dir=remote_dir or f"~/profagent/{plain_name((folder.resolve() if folder else Path(main)).name)}",
+        entry=BoardsFile().entries().get(name),
+        project=folder,
+        config=config,
+        environment=_pairs(environment),
+        **chosen,
+    )
 
 
 def login(config: Path | None, board: str | None) -> tuple[str, str, Asker]:

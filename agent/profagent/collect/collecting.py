@@ -50,7 +50,8 @@ class CollectOptions:
     """Options of a collect: the program, the board, and the destinations of JOBs.
 
     `board` is the name for links and people, `target` that for SSH. Without a project nothing is uploaded. `config`
-    is the vendor's file with a password, which is never uploaded.
+    is the vendor's file with a password, which is never uploaded. Without an `output` the workspace
+    alone has the JOBs.
     """
 
     board: str
@@ -58,9 +59,9 @@ class CollectOptions:
     asker: Asker
     main: str
     profiler: ProfilerSettings
-    output: Path
     workspace: Workspace
     remote_dir: str
+    output: Path | None = None
     entry: BoardEntry | None = None
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class Collecting:
         Raises UsageError, FormatError, ProfagentError, UnreachableError, RefusedError, StoreError.
         """
         options = self.options
-        if options.profiler.records:
+        if options.profiler.records and options.output is not None:
             # An output that cannot be written must fail before the run, and not after it.
             await asyncio.to_thread(make_directory, options.output)
         async with AsyncExitStack() as stack:
@@ -269,7 +270,9 @@ class Collecting:
             summary = await recording.captured
             growing, names = sorted(recording.made.growing), list(summary["jobs"])
             mirror = Path(summary["mirror"])
-            jobs = [await asyncio.to_thread(_deliver, mirror / name, self.options.output) for name in names]
+            jobs = [mirror / name for name in names]
+            if (output := self.options.output) is not None:
+                jobs = [await asyncio.to_thread(_deliver, job, output) for job in jobs]
             # The sizes are taken before the exports add files.
             files = {job.name: await asyncio.to_thread(_file_sizes, job) for job in jobs}
             if self.options.exports:

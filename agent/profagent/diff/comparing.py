@@ -327,9 +327,9 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     matches = align(base.layers, new.layers)
     paired = [at for at, match in enumerate(matches) if match.base and match.new]
     types = sorted({layer.type for layer in base.layers} & {layer.type for layer in new.layers})
-    origin = _common_origin(base, new)
-    ones = _columns(base, origin, [matches[at].base for at in paired], types)
-    others = _columns(new, origin, [matches[at].new for at in paired], types)
+    origin = common_origin(base, new)
+    ones = columns_of(base, origin, [matches[at].base for at in paired], types)
+    others = columns_of(new, origin, [matches[at].new for at in paired], types)
     tested = differences(_of_different(base, ones), _of_different(new, others), has_total=True)
     names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
     scopes: list[tuple[Scope, str]] = [("layers", new.name)]
@@ -343,7 +343,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
         one, other = ones[column], others[column]
         p = _p(one, other, None if tested is None else float(tested[column]))
         figures = figures_of(_known(one)), figures_of(_known(other))
-        times = _times(base, new, matches[paired[column - first]]) if scope == "layer" else None
+        times = differing_records(base, new, matches[paired[column - first]]) if scope == "layer" else None
         p = None if p is None else min(1.0, p * comparisons)
         change = Change(scope, name, *figures, p, times=times).judged(floor)
         if change.is_significant and scope == "layer":
@@ -354,7 +354,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     return ModelDiff(new.name, base, new, matches, latency, origin, changes[0], layers, changes[first + len(names) :])
 
 
-def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
+def common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
     """Return the origin from which both runs know the latency of most inferences: a call outlasts its records."""
     for origin in LatencyFrom:
         if min(float((~np.isnan(run.latency(origin))).mean()) for run in (base, new)) >= LEAST_KNOWN:
@@ -362,11 +362,12 @@ def _common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
     return None
 
 
-def _columns(
+def columns_of(
     run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
 ) -> list[NDArray[np.float64]]:
     """Return the columns of a run, a value for each inference; NaN where the records of all its layers are missing.
 
+    They are the sum of layers, the latency unless `origin` is None, and those of `layers` and `types`.
     A column of one layer is a view of the run's times: copies of all columns of many inferences need much memory.
     """
     of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
@@ -391,7 +392,8 @@ def _p(one: NDArray[np.float64], other: NDArray[np.float64], tested: float | Non
     return None if min(len(base) / len(one), len(new) / len(other)) < LEAST_KNOWN else tested
 
 
-def _times(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] | None:
+def differing_records(base: ModelRun, new: ModelRun, match: Match) -> tuple[float, float] | None:
+    """Return the records of a layer in an inference of both runs; None if they are as many, or of several layers."""
     if len(match.base) > 1 or len(match.new) > 1:
         return None
     times = base.usual_records(match.base[0]), new.usual_records(match.new[0])

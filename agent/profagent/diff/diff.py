@@ -188,12 +188,12 @@ async def diff(
 
     Raises UsageError if no model is in both runs, and StoreError.
     """
-    one, other = await _read(base, skip), await _read(new, skip)
+    one, other = await read_run(base, skip), await read_run(new, skip)
     remarks = []
     if bool(base.tables) != bool(new.tables):
         one, other = (replace(run, models=[_as_of_tables(model) for model in run.models]) for run in (one, other))
         remarks.append("tables op_summary have no layers on the CPU: those of the other run are left out")
-    pairs = _run_pairs(one.models, other.models)
+    pairs = run_pairs(one.models, other.models)
     if not pairs:
         names = [", ".join(sorted({model.name for model in run.models})) or "none" for run in (one, other)]
         raise UsageError(
@@ -201,7 +201,10 @@ async def diff(
             hint="compare runs of one network; `profagent stats` tells what a run has",
         )
     names = [pair[1].name for pair in pairs]
-    differences = [*run_differences(facts_of(one.provenance), facts_of(other.provenance)), *_of_models(pairs)]
+    differences = [
+        *run_differences(facts_of(one.provenance), facts_of(other.provenance)),
+        *differences_of_models(pairs),
+    ]
     found = verdict(differences, allowed, names)
     comparable = [pair for pair in pairs if not found.blocking(Subject.ALL, pair[1].name)]
     models = [_without_blocked(model, found) for model in compare(comparable, floor)]
@@ -217,7 +220,8 @@ async def diff(
     return Diff(one, other, models, calls, only, found, remarks, outcomes)
 
 
-def _of_models(pairs: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[Difference]:
+def differences_of_models(pairs: Iterable[tuple[ModelRun, ModelRun]]) -> Iterator[Difference]:
+    """Yield the differences of each pair of models, base and new, as the rules of comparability see them."""
     for base, new in pairs:
         layers = [[(layer.name, layer.type) for layer in run.layers] for run in (base, new)]
         yield from model_differences(new.name, (base.pictures, new.pictures), (layers[0], layers[1]))
@@ -262,7 +266,8 @@ def _outcome(condition: Condition, changes: Sequence[Change], blocking: str) -> 
     return Outcome(condition, failing, undecided)
 
 
-async def _read(operand: Operand, skip: int | None) -> ComparedRun:
+async def read_run(operand: Operand, skip: int | None) -> ComparedRun:
+    """Return a run with its models. Raises UsageError if the length of a tick is unknown, and StoreError."""
     if operand.database is None:
         models, provenance = read_exported(operand.tables, skip)
         return ComparedRun(operand.name, joined_runs(models), {}, provenance)
@@ -290,7 +295,7 @@ async def _read(operand: Operand, skip: int | None) -> ComparedRun:
     return ComparedRun(operand.name, models, joined, provenance)
 
 
-def _run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
+def run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
     """Return pairs of models of one name, each with the most inferences; or the only model of both runs."""
     ones, others = (
         {model.name: model for model in sorted(run, key=lambda each: len(each.times))} for run in (base, new)

@@ -133,8 +133,8 @@ def _counters_at(run: ModelRun, places: Sequence[int]) -> dict[int, NDArray[np.f
     return {places[place]: values for place, values in run.counters.items()}
 
 
-def _with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
-    """Return the inferences of one load, each of which may lack layers, widened to the layers of all."""
+def with_all_layers(runs: Sequence[ModelRun]) -> list[ModelRun]:
+    """Return runs of one model, each of which may lack layers, widened to the layers of all."""
     merged: list[LayerName] = []
     for run in sorted(runs, key=lambda run: -len(run.layers)):
         if _places(run.layers, tuple(merged)) is None:
@@ -279,7 +279,7 @@ def read_exported(files: Sequence[Path], skip: int | None) -> tuple[list[ModelRu
         loads[load].append((int(named["count"] or 0) if named else 0, _inference(file, named)))
     runs: list[ModelRun] = []
     for _, found in sorted(loads.items()):
-        load_runs = _with_all_layers([run for _, run in sorted(found, key=lambda each: each[0])])
+        load_runs = with_all_layers([run for _, run in sorted(found, key=lambda each: each[0])])
         sums = completed(np.concatenate([run.times for run in load_runs])).sum(axis=1)
         first = warm_up(sums) if skip is None else skip
         runs += [replace(run, left_out=0 if place else first) for place, run in enumerate(load_runs[first:])]

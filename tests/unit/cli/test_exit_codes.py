@@ -23,7 +23,7 @@ SHOWING = {
 }
 WRITING = {f"export {name}": "" for name in FORMATS} | {"import": "--workspace again"}
 # Those that make a session of a board have tests of their own; the others write no data of a session, and judge none.
-OF_BOARDS = {"record", "collect", "nightly", "demo"}
+OF_BOARDS = {"record", "collect", "ab", "nightly", "demo"}
 OTHERS = {
     *("sessions", "gc", "diff", "baseline", "deploy", "boards", "keys", "doctor", "aclconfig", "options", "bundle"),
     *("calibrate", "redecode", "kit", "completion", "push", "fleet", "schema"),

@@ -1,0 +1,44 @@
+"""`profagent ab` through a real OpenSSH server: two programs in turns, of which one is slower."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.host import profagent
+
+if TYPE_CHECKING:
+    from tests.board.bench import Bench
+
+SLOWER = """
+from profagentd.simulate.draw import Drawing
+usual = Drawing._time_us
+Drawing._time_us = lambda *given: 1.1 * usual(*given)
+npu = """
+
+
+def test_two_programs_run_in_turns_and_are_compared(served: Bench) -> None:
+    slow = served.project / "slow"
+    slow.write_text((served.project / "main").read_text("utf-8").replace("\nnpu = ", SLOWER), "utf-8")
+    slow.chmod(0o755)
+    where = ("--project", served.project, "--remote-dir", served.remote, "--workspace", served.workspace)
+    run = ("--", "8", "0", "unload")
+    words = ("ab", "--board", served.board, "-m", "slow", "--against", "main", "--rounds", "1", "--json", *where)
+    ended = profagent(*words, *run, **served.variables)
+    assert ended.code == 4, ended.err
+    document = ended.document
+    assert (document["a"]["sessions"], document["b"]["sessions"]) == ([1], [2])
+    assert document["verdict"].startswith("cannot tell: there are too few rounds, 1")
+    assert (document["comparability"]["verdict"], document["complete"], document["stopped"]) == (
+        "comparable",
+        True,
+        None,
+    )
+    (model,) = document["models"]
+    assert model["sum_of_layers"]["percent"] == pytest.approx(10, abs=2)
+    assert model["latency"]["percent"] == pytest.approx(9, abs=4)
+    assert (model["latency"]["p"], model["drift_percent"], document["temperature"]) == (None, None, None)
+    where_a = ("--where", f"label=ab={document['label']}", "--where", "label=side=a", "--json")
+    listed = profagent("sessions", *where_a, "--workspace", served.workspace, **served.variables).document
+    assert [(each["session"], each["labels_by_key"]["round"]) for each in listed] == [(1, "1")]
