@@ -30,7 +30,7 @@ from profagent.cli.main import EXIT_CODES, GROUPS, group
 from profagent.export.formats import FORMATS
 from profagent.fleet.cli import QUESTIONS
 from profagent.ingest.source import schemas
-from profagent.ledger import REASONS
+from profagent.ledger import INCOMPLETE, REASONS
 from profagent.store import counters, marks
 from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import SESSION_FORMS
@@ -142,11 +142,13 @@ def commands_page() -> str:
         *(f"- {code}: {meaning}" for code, meaning in EXIT_CODES.items()),
         "",
         "A session is incomplete when its ledger has a loss, it has not ended, or not all that was to come of it has",
-        "come. `record`, `collect`, `import`, `nightly` and each `export` write what others rely on: they say 4 when a",
-        "session that they wrote from is incomplete, and an `export` also when it left out all that it was asked for.",
-        "Commands that only show data (`show`, `stats`, `report`, `advise`, `trend`, `watch SESSION`, `ledger`) say",
-        "`INCOMPLETE` with the reason on standard error, and 0. `diff` and `nightly` say 1 when a run is slower or a",
-        "condition holds; `diff` says 4 when none does, and it cannot rely on its runs.",
+        f"come (the notes {_codes(sorted(INCOMPLETE))}). `record`, `collect`, `import`,",
+        "`nightly` and each `export` write what others rely on: they say 4 when a session that they wrote from is",
+        "incomplete, and an `export` also when it left out all that it was asked for. Commands that only show data",
+        "(`show`, `stats`, `report`, `advise`, `trend`, `watch SESSION`, `ledger`) say `INCOMPLETE` with the reason on",
+        "standard error, and 0. `diff` and `nightly` say 1 when a run is slower or a condition holds; `diff` says 4",
+        "when none does and data is missing, a condition cannot be decided, or the runs may",
+        "[not be compared](comparability.md).",
         "",
         "## Naming a session",
         "",
@@ -185,9 +187,11 @@ def ledger_page() -> str:
     lines = [NOTICE.format("agent/profagent/ledger.py"), "# Reasons of the ledger", ""]
     lines += [
         "The ledger of a session has an entry for everything that is not as it should be, each with one of these",
-        "reasons. A *loss* is about bytes or records that existed and are gone: the capture is incomplete, and the",
-        "exit code is 4. A *note* is something that the vendor's runtime does by itself, or a remark. A reason that",
-        "only a newer daemon knows counts as a loss. Behind an arrow stands what to do.",
+        "reasons. A *loss* is about bytes or records that existed and are gone, so that the session is incomplete. A",
+        "*note* is something that the vendor's runtime does by itself, or a remark. The session stays complete, except",
+        f"with the notes {_codes(sorted(INCOMPLETE))}. A reason that only a newer daemon",
+        "knows counts as a loss. Which commands exit with 4 for an incomplete session stands in",
+        "[commands](commands.md). Behind an arrow stands what to do.",
         "",
         "`profagent ledger SESSION` lists the entries of a session, with their files and places. For a full disk,",
         "read how to [free the board's disk](../howto/free-the-boards-disk.md).",
