@@ -352,10 +352,10 @@ class AbSideDocument(TypedDict):
 
 
 class TemperatureDocument(TypedDict):
-    """Chip temperatures in °C, at the beginning and at the end."""
+    """Chip temperatures in °C, before the first run and after the last."""
 
-    begin: float
-    end: float
+    begin: float | None
+    end: float | None
 
 
 class AbDocument(TypedDict):
@@ -372,7 +372,7 @@ class AbDocument(TypedDict):
     wanted: int
     stopped: str | None
     confidence: float
-    temperature: TemperatureDocument | None
+    temperature: TemperatureDocument
     a: AbSideDocument
     b: AbSideDocument
     models: list[PairedModelDocument]

@@ -38,7 +38,11 @@ def test_two_programs_run_in_turns_and_are_compared(served: Bench) -> None:
     (model,) = document["models"]
     assert model["sum_of_layers"]["percent"] == pytest.approx(10, abs=2)
     assert model["latency"]["percent"] == pytest.approx(9, abs=4)
-    assert (model["latency"]["p"], model["drift_percent"], document["temperature"]) == (None, None, None)
+    assert (model["latency"]["p"], model["drift_percent"], document["temperature"]) == (
+        None,
+        None,
+        {"begin": None, "end": None},
+    )
     where_a = ("--where", f"label=ab={document['label']}", "--where", "label=side=a", "--json")
     listed = profagent("sessions", *where_a, "--workspace", served.workspace, **served.variables).document
     assert [(each["session"], each["labels_by_key"]["round"]) for each in listed] == [(1, "1")]

@@ -89,8 +89,8 @@ def _remarks(found: AbResult, options: AbOptions) -> Iterator[str]:
     of_wanted = f" of {options.rounds}" if len(found.rounds) < options.rounds else ""
     why = f" ({found.stopped})" if found.stopped else ""
     yield f"{rounds}{of_wanted}{why}; their sessions: profagent sessions --where label=ab={options.name}"
-    heat = found.temperature
-    yield f"temperature {UNKNOWN if heat is None else f'{heat.begin:.1f} → {heat.end:.1f} C'}"
+    begin, end = (UNKNOWN if each is None else f"{each:.1f} C" for each in found.temperature)
+    yield f"temperature {UNKNOWN if begin == end == UNKNOWN else f'{begin} → {end}'}"
     yield from map(str, found.comparability.differences)
 
 
@@ -147,7 +147,7 @@ def ab_document(found: AbResult, options: AbOptions) -> dict[str, Any]:
         "wanted": options.rounds,
         "stopped": found.stopped or None,
         "confidence": CONFIDENCE,
-        "temperature": None if found.temperature is None else found.temperature._asdict(),
+        "temperature": found.temperature._asdict(),
         **{side: _side(found, side, getattr(options, side)) for side in SIDES},
         "models": [_model(model) for model in found.models],
     }

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.ab.paired import PairedModel, compare_rounds
+from profagent.ab.temperature import NO_TEMPERATURE, Temperature, temperature_of
 from profagent.collect.collecting import Collecting
 from profagent.diff.diff import ComparedRun, Operand, differences_of_models, read_run, run_pairs
 from profagent.diff.runs import with_all_layers
 from profagent.errors import IncompleteError, ProfagentError, UnreachableError, UsageError
 from profagent.limits import SHOWN_OUTPUT_LINES
-from profagent.store.database import fetched, reading
 from profagent.tables.comparability import Subject, facts_of, run_differences, verdict
 
 if TYPE_CHECKING:
@@ -30,25 +30,14 @@ if TYPE_CHECKING:
     from profagent.tables.comparability import Comparability
 
 SIDES = ("a", "b")
-_TEMPERATURES = (
-    "SELECT value FROM metrics WHERE session = ? AND unit = 'C' AND name = 'power.temperature' ORDER BY time_us"
-)
-
-
-class Temperature(NamedTuple):
-    """Chip temperatures in °C, at the beginning and at the end."""
-
-    begin: float
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
 class AbRun:
-    """One run of a side; its models have one inference, of the medians. `temperature` is None if it is not known."""
+    """One run of a side; its models have one inference, of the medians."""
 
     session: int
     run: ComparedRun
-    temperature: Temperature | None
 
 
 class Round(NamedTuple):
@@ -84,12 +73,7 @@ class AbResult:
     models: Sequence[PairedModel]
     stopped: str = ""
     failure: ProfagentError | None = None
-
-    @property
-    def temperature(self) -> Temperature | None:
-        """Temperature at the beginning of the first run that tells it, and at the end of the last one."""
-        found = [each.temperature for pair in self.rounds for each in sorted(pair, key=_session) if each.temperature]
-        return Temperature(found[0].begin, found[-1].end) if found else None
+    temperature: Temperature = NO_TEMPERATURE
 
     @property
     def incomplete(self) -> list[str]:
@@ -118,10 +102,6 @@ class AbResult:
         return any(each.is_significant and (each.percent or 0.0) > 0 for each in changes)
 
 
-def _session(run: AbRun) -> int:
-    return run.session
-
-
 @dataclass(slots=True)
 class AbRounds:
     """Rounds of two programs on a board. `stop` ends the present run, which is then left out."""
@@ -141,6 +121,7 @@ class AbRounds:
         """
         rounds: list[Round] = []
         stopped, failure = "", None
+        begin = await temperature_of(self.options.a)
         try:
             while len(rounds) < self.options.rounds and not stopped:
                 found = await self._round(len(rounds))
@@ -157,7 +138,9 @@ class AbRounds:
             stopped, failure = f"{error}; {error.hint}", error
         if not rounds:
             raise ProfagentError("the command was stopped before a round was complete", hint="start it again")
-        return replace(compared_rounds(rounds, self.options), stopped=stopped, failure=failure)
+        temperature = Temperature(begin, await temperature_of(self.options.a))
+        result = compared_rounds(rounds, self.options)
+        return replace(result, stopped=stopped, failure=failure, temperature=temperature)
 
     async def _round(self, number: int) -> Round | None:
         """Run both sides, A first in every other round; None if that was stopped."""
@@ -203,10 +186,7 @@ class AbRounds:
         if not run.models:
             hint = "give the program more work, or --interval 1 to record each inference"
             raise UsageError(f"session {session} has no inference of a model", hint=hint)
-        async with reading(database) as connection:
-            values = [value for (value,) in await fetched(connection, _TEMPERATURES, (session,))]
-        temperature = Temperature(values[0], values[-1]) if values else None
-        return AbRun(session, replace(run, models=[_medians(model) for model in run.models], calls={}), temperature)
+        return AbRun(session, replace(run, models=[_medians(model) for model in run.models], calls={}))
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

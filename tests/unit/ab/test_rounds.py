@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from profagent.ab.report import ab_document, report_lines
-from profagent.ab.rounds import AbOptions, AbRounds, AbRun, Temperature
+from profagent.ab.rounds import AbOptions, AbRounds, AbRun
+from profagent.ab.temperature import Temperature, temperature_in
 from profagent.aclconfig.edit import DEFAULTS
 from profagent.collect.collecting import Collected, CollectOptions
 from profagent.collect.explain import Cause
@@ -23,6 +24,8 @@ from profagent.errors import ProfagentError, UnreachableError
 from profagent.formats.inference_times import LatencyFrom
 from profagent.ssh.connection import Person
 from profagent.store.workspace import Workspace
+from profagentd.simulate.board import SimulatedBoard
+from tests.documents import checked
 
 ROUNDS = 8
 JOB: dict[str, Any] = {
@@ -55,6 +58,9 @@ class Board:
             return self.faults[number]()
         return Collected(0, (Path("JOB"),), (), {"session": number})
 
+    async def temperature(self, _: CollectOptions) -> float:
+        return 40.5 + len(self.runs)
+
     async def read(self, options: CollectOptions, session: int) -> AbRun:
         is_a = options.main == "a"
         times = (self.slower if is_a else 1.0) * np.array([[100.0, 200.0]]) + session / 100
@@ -62,7 +68,7 @@ class Board:
         latencies = {LatencyFrom.CALL: times.sum(axis=1)}
         model = ModelRun("net", layers, times, np.ones(times.shape, np.int64), latencies=latencies)
         job = {**JOB, **(self.a_job if is_a else {})}
-        return AbRun(session, ComparedRun(str(session), [model], {}, [job]), Temperature(40 + session, 40.5 + session))
+        return AbRun(session, ComparedRun(str(session), [model], {}, [job]))
 
 
 OPTIONS = CollectOptions("euler", "root@euler", Person(), "a", DEFAULTS, Workspace(Path("ws")), "~/app")
@@ -73,6 +79,7 @@ WANTED = AbOptions(OPTIONS, replace(OPTIONS, main="b"), ROUNDS, "night", Floor(0
 def rounds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Board], AbRounds]:
     def on(board: Board) -> AbRounds:
         monkeypatch.setattr("profagent.ab.rounds.Collecting", board.collecting)
+        monkeypatch.setattr("profagent.ab.rounds.temperature_of", board.temperature)
         monkeypatch.setattr(AbRounds, "_read", board.read)
         return AbRounds(WANTED, print, lambda *_: None, board.stop)
 
@@ -93,11 +100,12 @@ async def test_the_order_of_the_sides_alternates_and_sessions_are_labelled(
     (model,) = found.models
     assert model.inference.percent == pytest.approx(5.0, abs=0.01)
     assert {change.name for change in model.changes.values() if change.is_significant} == {"conv1", "conv2"}
-    assert (found.exit_code, found.temperature) == (1, Temperature(41, 56.5))
+    assert (found.exit_code, found.temperature) == (1, Temperature(40.5, 56.5))
     lines = [*report_lines(found, WANTED)]
     assert lines[0] == "comparable"
     assert lines[1].startswith("A is slower: net latency +5.00 % [")
-    assert ab_document(found, WANTED)["a"]["sessions"] == [1, 4, 5, 8, 9, 12, 13, 16]
+    assert "temperature 40.5 C → 56.5 C" in lines
+    assert checked("ab", ab_document(found, WANTED))["a"]["sessions"] == [1, 4, 5, 8, 9, 12, 13, 16]
 
 
 @pytest.mark.parametrize(("slower", "verdict"), [(1.0, "no difference"), (0.95, "A is faster")])
@@ -154,3 +162,9 @@ async def test_without_a_complete_round_there_is_no_answer(
     board.faults[2] = lambda: fault(board)
     with pytest.raises(ProfagentError):
         await rounds(board).run()
+
+
+def test_the_temperature_is_in_the_drivers_file(tmp_path: Path) -> None:
+    board = SimulatedBoard(tmp_path)
+    assert temperature_in((board.directory / "proc/umap/pm").read_text("utf-8")) == 41.0
+    assert temperature_in("") is None
