@@ -240,8 +240,11 @@ def database_page() -> str:
     columns = _columns(schema)
     views = _commented("VIEW", schema)
     answers = VIEW_QUESTIONS
-    if sorted(view for of in answers.values() for view in of) != sorted(views):
-        sys.exit("VIEW_QUESTIONS must name each view once, and no other")
+    named = [view for of in answers.values() for view in of]
+    if len({*named}) < len(named) or not {*named} <= views.keys():
+        sys.exit("VIEW_QUESTIONS must name each view once, and none that does not exist")
+    if others := [view for view in views if view not in named]:
+        answers = answers | {"What else do sources bring?": tuple(others)}
     common = _meanings(re.findall(r"^-- Columns of several views:\n((?:--   .*\n)+)", schema, re.MULTILINE)[0])
     lines = [
         NOTICE.format("agent/profagent/store/schema.sql and each Source.schema"),

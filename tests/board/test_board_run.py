@@ -145,7 +145,7 @@ async def test_acl_json_is_changed_for_the_run_alone(board: Board, before: str |
 async def test_a_second_run_is_told_who_has_the_board(board: Board, tmp_path: Path, lock: Path) -> None:
     other = Board(tmp_path / "other", board.friend)
     async with board.run() as run, run.held(), other.run() as second:
-        with pytest.raises(ProfagentError, match=f"taken: another collect runs there .*pid {os.getpid()}"):
+        with pytest.raises(ProfagentError, match=f"is busy: another collect runs there .*pid {os.getpid()}"):
             async with second.held():
                 pass
     other.program("echo mine")

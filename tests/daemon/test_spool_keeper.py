@@ -79,7 +79,7 @@ async def test_one_that_fails_is_told_once_and_the_rest_goes_on(
         assert job.name in client.jobs
     told = [each.getMessage() for each in caplog.records if each.name == "profagentd.spools.keeper"]
     assert len(told) == 1
-    assert told[0].startswith("no subscriptions or marks of programs: ")
+    assert told[0].startswith("subscriptions or marks of programs cannot be recorded: ")
 
 
 async def test_two_daemons_do_not_share_a_fifo(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

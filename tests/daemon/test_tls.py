@@ -261,7 +261,7 @@ def test_a_key_that_others_may_read_is_refused(authority: Authority, tmp_path: P
     pair = authority.issue("careless")
     pair.key.chmod(0o640)
     told = refused(tmp_path, *pair.arguments)
-    assert "users other than its owner" in told
+    assert "others than its owner may use this key" in told
     assert "chmod 600 " in told
 
 

@@ -57,7 +57,7 @@ async def test_both_ends_find_out_in_time_and_come_together_again(
         while not all(found_s.values()) and time.monotonic() - begun < LONG_S:
             await asyncio.sleep(0.1)
             log += capfd.readouterr().err
-            seen = {"host": any("retrying in" in line for line in host.err), "daemon": " left\n" in log}
+            seen = {"host": any("retrying in" in line for line in host.err), "daemon": " disconnected\n" in log}
             now_s = time.monotonic() - begun
             found_s = {end: found_s[end] or seen[end] * now_s for end in seen}
         assert 0 < found_s["host"] < FOUND_S / TIMES + SLACK_S
