@@ -79,11 +79,11 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     _replace_invalid(parameters)
     for name in _UNSUPPORTED:
         if parameters[name] != DEFAULTS[name]:
-            warn_once(f"{name} has no meaning on an SS928: it is left out")
+            warn_once(f"{name} has no meaning on an SS928 and is ignored")
             parameters[name] = DEFAULTS[name]
     handler = parameters["on_trace_ready"]
     if getattr(handler, "dir_name", None) and "output_path" in arguments:
-        _log.warning("Both on_trace_ready path and output_path are given: that of on_trace_ready is taken")
+        _log.warning("on_trace_ready and output_path both name a path: the path of on_trace_ready is used")
     if handler is not None and parameters["schedule"] is None:
         _log.warning("on_trace_ready is called with a schedule only: call analyse() at the end")
     _restrict_to_recorded(parameters)
@@ -92,10 +92,10 @@ def check_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _restrict_to_recorded(parameters: dict[str, Any]) -> None:
     if ProfilerActivity.GPU in parameters["activities"]:
-        warn_once("an SS928 has no GPU: the activity is left out")
+        warn_once("an SS928 has no GPU: the activity is ignored")
         parameters["activities"] = [each for each in parameters["activities"] if each is not ProfilerActivity.GPU]
     if parameters["profiler_level"] is ProfilerLevel.LevelNone:
-        warn_once("an SS928 has no LevelNone: Level0 is taken")
+        warn_once("an SS928 has no LevelNone: Level0 is used instead")
         parameters["profiler_level"] = ProfilerLevel.Level0
     requested, recorded = parameters["aicore_metrics"], AicoreMetrics.AiCoreNone
     if ProfilerActivity.NPU in parameters["activities"]:
@@ -137,7 +137,7 @@ def _replace_invalid(parameters: dict[str, Any]) -> None:
 def data_types(parameters: dict[str, Any]) -> DataType:
     """Return the data types that the runtime has to record. Raises ValueError where there are none."""
     if not parameters["activities"]:
-        raise ValueError("activities has nothing that an SS928 records: name ProfilerActivity.NPU or CPU")
+        raise ValueError("an SS928 records none of these activities: name ProfilerActivity.NPU or CPU")
     types = DataType(0)
     if ProfilerActivity.NPU in parameters["activities"]:
         types |= DataType.TASK_TIME | DataType.AICORE_METRICS

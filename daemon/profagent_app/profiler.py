@@ -270,7 +270,7 @@ class Profiler:
     ) -> None:
         """Stop, and import the results where `profagent` is installed (Python 3.11); else log how to do that."""
         if mode not in {"sync", "async"}:
-            _log.warning('analyse: mode must be "sync" or "async", not %r: "sync" is taken', mode)
+            _log.warning('analyse: mode must be "sync" or "async", not %r: "sync" is used', mode)
         if offline_path is not None:
             self.offline_analyse(offline_path, pretty, step_list)
             return
@@ -396,7 +396,7 @@ def _end_all() -> None:
 _NO_EFFECT = {
     "pretty": "the results are a database, `profagent export` writes files of it",
     "step_list": "all steps are imported, `profagent stats SESSION --by step` shows each",
-    "data_simplification": "all that was recorded is kept",
+    "data_simplification": "all recorded data is kept",
 }
 
 

@@ -178,7 +178,7 @@ def test_boards_that_say_they_are_one(board: Path, output: Path, tmp_path: Path)
         file.put(BoardEntry("other", other.address))
         ended = doctor(tmp_path)
         assert ended.code == 1
-        assert "one and other have one identity: u-1" in ended.out
+        assert "one and other have the same identity: u-1" in ended.out
         file.put(BoardEntry("other", other.address, uuid="u-9"))
         found = marks(looked_at(tmp_path, "--board", "other"))
         assert found["link"] == ["bad"]

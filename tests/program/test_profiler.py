@@ -181,7 +181,7 @@ def test_the_handlers_directory_and_name_win(ready: Runtime, tmp_path: Path, cap
         on_trace_ready=handler, output_path="other", schedule=schedule(wait=0, active=1), runtime=ready
     ) as it:
         it.step()
-    assert "that of on_trace_ready is taken" in caplog.text
+    assert "the path of on_trace_ready is used" in caplog.text
     assert [each.name.split("_")[0] for each in (tmp_path / "traces").iterdir()] == ["w7"]
     assert tensorboard_trace_handler(worker_name="x" * 226).worker_name is None
 
@@ -413,7 +413,7 @@ def test_one_with_nothing_to_record_leaves_the_next_one_usable(
     ready: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Profiler(activities=[ProfilerActivity.GPU], runtime=ready)
-    assert "activities has nothing that an SS928 records: name ProfilerActivity.NPU" in caplog.text
+    assert "an SS928 records none of these activities: name ProfilerActivity.NPU" in caplog.text
     assert not list(tmp_path.glob("data/*"))
     assert ready.mode is Mode.OFF
     with Profiler(schedule=schedule(wait=0, active=2), runtime=ready):  # without a step, too

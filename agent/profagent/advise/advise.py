@@ -44,7 +44,7 @@ _BETWEEN_LAYERS = " | "
 # Columns of a row that are left out of the evidence: the finding has them itself.
 _NOT_EVIDENCE = ("model",)
 LACKS: dict[str, str] = {
-    "times": "nobody knows how long a tick takes: the JOB has no info.json, or no layer was recorded",
+    "times": "the length of a tick is not known: the JOB has no info.json, or no layer was recorded",
     "counters": "no counter map says which word of a record is which counter",
     "calls": 'no single API call is known: "acl_api" of acl.json must be exactly "on"',
     "metrics": "no system metric was recorded",

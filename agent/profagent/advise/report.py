@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import terminal_columns
 from profagent.formats.records import US_PER_MS
 from profagent.limits import SHOWN_EVIDENCE
 from profagent.tables.provenance import SIMULATED_MARK
-from profagent.tables.table import UNKNOWN, Cell, Column, counted, fitted_lines
+from profagent.tables.table import UNKNOWN, Cell, Column, fitted_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,22 @@ PHRASES = {
         "medium": "medium",
         "low": "low",
         "info": "info",
-        "inference": "could bring at most {:.3f} ms an inference",
-        "step": "could bring at most {:.3f} ms a step",
-        "no gain": f"what it could bring is {UNKNOWN}",
+        "inference": "could save at most {:.3f} ms an inference",
+        "step": "could save at most {:.3f} ms a step",
+        "no gain": f"the time that it could save is {UNKNOWN}",
+        "title": "session {}: {}",
+        "findings": "{} findings",
+        "finding": "1 finding",
+        "simulated": SIMULATED_MARK,
+        "order": "sorted by the time that each could save at most in {}; where that is not known, by severity",
+        "an inference": "an inference",
+        "a step": "a step",
+        "or": " or ",
+        "uncertain": "(?): the finding depends on a counter of which the counter map is not certain",
+        "quiet": "nothing found by: {}",
+        "same time": "the same layers are in {}: count the time that they could save only once",
+        "more": "… {} more rows: --json has all",
+        "between": ", ",
     },
     "zh": {
         "high": "高",
@@ -38,9 +52,24 @@ PHRASES = {
         "inference": "每次推理最多可省 {:.3f} ms",
         "step": "每步最多可省 {:.3f} ms",
         "no gain": f"可节省的时间：{UNKNOWN}",
+        "title": "会话 {}：{}",
+        "findings": "{} 条建议",
+        "finding": "1 条建议",
+        "simulated": "  *** 模拟数据：这些数值是虚构的 ***",
+        "order": "按{}最多可节省的时间排序；时间未知时按严重程度排序",
+        "an inference": "每次推理",
+        "a step": "每步",
+        "or": "或",
+        "uncertain": "(?)：该建议依据的计数器在计数器映射中尚不确定",
+        "quiet": "以下规则没有发现问题：{}",
+        "same time": "{} 也涉及这些层：可节省的时间只计一次",
+        "more": "… 还有 {} 行：用 --json 查看全部",
+        "between": "、",
     },
 }
 PER = {"inference": "an inference", "step": "a step"}
+# The table of Chinese lines belongs to the report, a package above this one: it is loaded only to print them.
+_TEXTS = "profagent.report.texts:Texts"
 _INDENT = "   "
 
 
@@ -77,40 +106,44 @@ def vendor_document(advice: Advice) -> dict[str, Any]:
 
 def advice_lines(advice: Advice, language: Language) -> Iterator[str]:
     """Yield the findings for people, then the rules that found nothing and those that cannot tell."""
-    mark = SIMULATED_MARK if advice.is_simulated else ""
-    yield f"session {advice.session}: {counted(len(advice.findings), 'finding')}{mark}"
-    if len(advice.findings) > 1:
-        per = " or ".join(dict.fromkeys(PER[each.per] for each in advice.findings))
-        yield f"in the order of what each could bring at most in {per}; where that is not known, by severity"
+    phrases, texts = PHRASES[language], pkgutil.resolve_name(_TEXTS).of_language(language)
+    mark = phrases["simulated"] if advice.is_simulated else ""
+    count = len(advice.findings)
+    findings = phrases["finding" if count == 1 else "findings"].format(count)
+    yield phrases["title"].format(advice.session, findings) + mark
+    if count > 1:
+        per = phrases["or"].join(dict.fromkeys(phrases[PER[each.per]] for each in advice.findings))
+        yield phrases["order"].format(per)
     for number, each in enumerate(advice.findings, 1):
         yield ""
-        yield f"{number}. [{PHRASES[language][each.severity]}] {each.title}{'  (?)' if each.likely else ''}"
+        yield f"{number}. [{phrases[each.severity]}] {each.title}{'  (?)' if each.likely else ''}"
         yield from (f"{_INDENT}{line}" for line in _finding_lines(each, language))
     yield ""
     if any(each.likely for each in advice.findings):
-        yield "(?): the counter map is not certain of a counter that this rests on"
+        yield phrases["uncertain"]
     if advice.quiet:
-        yield f"nothing found by: {', '.join(advice.quiet)}"
+        yield phrases["quiet"].format(phrases["between"].join(advice.quiet))
     whys: dict[str, list[str]] = {}
     for rule, why in advice.undecided:
         whys.setdefault(why, []).append(rule)
     for why, names in whys.items():
-        yield f"N/A: {', '.join(names)}: {why}"
+        yield f"{UNKNOWN}: {phrases['between'].join(names)}: {texts.line(why)}"
 
 
 def _finding_lines(finding: RuleFinding, language: Language) -> Iterator[str]:
+    phrases = PHRASES[language]
     about = f"{finding.model}: " if finding.model else ""
     yield f"{about}{gain_text(finding, language)}"
     yield finding.finding
     yield f"-> {finding.advice}"
     if finding.same_time:
-        yield f"it is about layers of {', '.join(finding.same_time)} as well: what they could bring is one time"
+        yield phrases["same time"].format(phrases["between"].join(finding.same_time))
     yield f"[{finding.rule}; {finding.manual}]"
     columns, rows = evidence_table(finding)
     width = terminal_columns()
     yield from fitted_lines(columns, rows, width and width - len(_INDENT))
     if len(finding.evidence) > SHOWN_EVIDENCE:
-        yield f"… {len(finding.evidence) - SHOWN_EVIDENCE} more rows: --json has all"
+        yield phrases["more"].format(len(finding.evidence) - SHOWN_EVIDENCE)
 
 
 def gain_text(finding: RuleFinding, language: Language) -> str:

@@ -29,7 +29,7 @@ ITEMS = {
 # Similarity (difflib's ratio, 0 to 1) from which an unknown key counts as a misspelling of a known one.
 _ALIKE = 0.8
 _SET = "write it with `profagent aclconfig set` (--board BOARD for a file there), and start the program again"
-_MEND = "mend it there, then check it again: what else keeps the runtime from recording shows then"
+_MEND = "correct the file, then check it again: further faults show only then"
 
 
 def acl_json_section(
@@ -52,16 +52,18 @@ def acl_json_section(
         return Section(path, (bad("acl-json", why, _MEND),))
     # A file that was read in part cannot be parsed, and a parse error would blame the user for it.
     if size > len(data):
-        return Section(path, (unknown("acl-json", f"{size} bytes, of which {len(data)} were looked at"),))
+        return Section(
+            path, (unknown("acl-json", f"only {len(data)} of its {size} bytes were read, so it was not checked"),)
+        )
     try:
         loaded = load_acl_json(data, path)
         return Section(path, tuple(_findings(loaded, output, roots)))
     except FormatError as error:
-        why = f"no JSON: {error.found}; svp_acl_init fails with 100000"
+        why = f"not valid JSON: {error.found}; svp_acl_init fails with 100000"
         return Section(path, (bad("acl-json", why, _MEND),))
     # The JSON parser recurses once for each level of nesting, and the file may be anything.
     except RecursionError:
-        return Section(path, (unknown("acl-json", "it is nested too deep to be looked at"),))
+        return Section(path, (unknown("acl-json", "it was not checked, because its JSON is nested too deep"),))
 
 
 def meant_key(key: str) -> str | None:
@@ -81,11 +83,11 @@ def is_meant_profiler(key: str) -> bool:
 
 def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     if not isinstance(loaded, dict):
-        yield bad("acl-json", "it holds no object", _SET)
+        yield bad("acl-json", "the file is JSON, but not an object", _SET)
         return
     odd = ", ".join(_not_strings(loaded, ""))
     if odd:
-        yield bad("acl-json", f"not strings: {odd}; svp_acl_init fails with 100000", _SET)
+        yield bad("acl-json", f"values that are not strings: {odd}; svp_acl_init fails with 100000", _SET)
     else:
         yield good("acl-json", "JSON, every value a string")
     profiler = loaded.get("profiler")
@@ -133,15 +135,15 @@ def _dump(dump: object) -> Iterator[Finding]:
     if switches and all(value == "off" for value in switches):
         yield good("acl-dump", "dump is switched off")
     else:
-        why = "dump stands beside profiler: the manual forbids both at a time, figures are wrong"
-        yield bad("acl-dump", why, "take `dump` out of the file while you profile")
+        why = "the file has both dump and profiler, which the manual forbids: figures are wrong"
+        yield bad("acl-dump", why, "remove `dump` from the file while you profile")
 
 
 def _switch(switch: object) -> Finding:
     if switch == "on":
         return good("acl-switch", "switch is 'on'")
     evidence = "there is no switch" if switch is None else f"switch is {switch!r}"
-    why = f"{evidence}: only 'on', exactly, records; svp_acl_prof_init is refused with 148047 all the same"
+    why = f"{evidence}: the runtime records only with exactly 'on'; svp_acl_prof_init still fails with 148047"
     return bad("acl-switch", why, _SET)
 
 
@@ -163,7 +165,7 @@ def _items(profiler: Mapping[str, object]) -> Finding:
     if not recorded:
         return bad("acl-items", "no item is on: profiling stays off", _SET)
     if "aicore" not in recorded:
-        return unknown("acl-items", f"{evidence}: no layers, which is right only if they are not wanted")
+        return unknown("acl-items", f"{evidence}: layers are not recorded, which is right only if you do not want them")
     return good("acl-items", evidence)
 
 
@@ -175,7 +177,7 @@ def _interval(value: object) -> Finding:
     if interval is None or interval > INTERVAL_MAX:
         return bad(check, f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off", _SET)
     if interval == 0:
-        why = "interval 0 records only the first inference after each load, which is right only if that is wanted"
+        why = "interval 0 records only the first inference after each load, which is right only if you want that"
         return unknown(check, why, 'for every inference: "interval": "1"')
     return good(check, f"every {interval}. inference is recorded" if interval > 1 else "every inference is recorded")
 
@@ -183,21 +185,21 @@ def _interval(value: object) -> Finding:
 def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     check = "acl-output"
     if not isinstance(output, str) or not output:
-        yield bad(check, "there is no output: with the switch on the program crashes in svp_acl_init", _SET)
+        yield bad(check, "there is no output directory: with the switch on, the program crashes in svp_acl_init", _SET)
         return
     if (path := plain_path(output)).mark is FindingMark.BAD:
         yield path
     make = f"on the board: mkdir -p {shlex.quote(output)}"
     if not output.startswith("/"):
-        why = f"{output!r} is relative: it begins in the directory that the program is started in"
+        why = f"{output!r} is relative to the directory in which the program is started"
         yield unknown(check, why, "write an absolute path, of a directory that exists")
     elif state in ("missing", "not a directory"):
         evidence = "does not exist" if state == "missing" else "is not a directory"
         yield bad(check, f"{output} {evidence}: the JOB goes to the program's current directory", make)
     elif roots is not None and not any(f"{output}/".startswith(f"{root.rstrip('/')}/") for root in roots):
         remedy = daemon_remedy(f"add {output!r} to roots", f"--root {shlex.quote(output)}")
-        yield bad(check, f"{output} is below no root of the daemon: JOBs there are not found", remedy)
+        yield bad(check, f"{output} is below no root of the daemon, so the daemon does not find JOBs there", remedy)
     elif state == "directory":
         yield good(check, f"{output} is a directory")
     else:
-        yield unknown(check, f"{output}: whether it exists on the board cannot be seen from here", make)
+        yield unknown(check, f"{output}: this check cannot see whether the directory exists on the board", make)

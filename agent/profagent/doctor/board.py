@@ -28,7 +28,7 @@ PLAIN_PATH = re.compile(r"[A-Za-z0-9_/]+")
 CARDS = ("vfat", "msdos", "exfat")
 CAP_DAC_READ_SEARCH = 1 << 2
 RIGHTS = "give it CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, as systemd/profagentd.service does, or have it run as root"
-_NOT_SAID = "the board does not tell"
+_NOT_SAID = "the board does not report it"
 
 
 def daemon_remedy(keys: str, arguments: str) -> str:
@@ -66,7 +66,7 @@ def _stack(examination: Examination, *, simulated: bool) -> Finding:
             check,
             f"/dev/svp_npu is missing, and {', '.join(others)} is there: this is the other NPU stack (ot_pqp,"
             " libascendcl), where svp_acl profiling does not exist",
-            "use an image with the svp_npu driver; which of the two is loaded, the SDK's load script decides",
+            "use an image with the svp_npu driver; the SDK's load script decides which of the two is loaded",
         )
     return bad(check, f"/dev/svp_npu is missing{modules}", f"load the SDK's svp_npu driver; {look}")
 
@@ -84,9 +84,9 @@ def _tasks(examination: Examination) -> Finding:
         remedy = f"end all but one, e.g. on the board: kill {others}"
         return bad(check, f"{evidence}: the manual allows one profiling task on a device at a time", remedy)
     if processes.count > 1:
-        return unknown(check, f"{evidence}; that more than one of them profiles cannot be seen")
+        return unknown(check, f"{evidence}; this check cannot see whether more than one of them profiles")
     if not processes.are_all_seen:
-        return unknown(check, f"{evidence}; the daemon may not look into every process", RIGHTS)
+        return unknown(check, f"{evidence}; the daemon has no right to inspect every process", RIGHTS)
     return good(check, evidence)
 
 
@@ -103,7 +103,7 @@ def _npu_errors(examination: Examination) -> Finding:
         return unknown(check, "the NPU's node has no counters of errors")
     evidence = ", ".join(f"{name} {count}" for name, count in counted.items())
     if any(counted.values()):
-        remedy = "after a time-out of the NPU only a restart of the board helps: reboot"
+        remedy = "restart the board (reboot): nothing else helps after a time-out of the NPU"
         return bad(check, f"{evidence} (meaning unverified)", remedy)
     return good(check, evidence)
 
@@ -131,7 +131,7 @@ def _umask(examination: Examination) -> Finding:
 
     If none runs, the modes of the newest JOBs are the evidence.
     """
-    check, remedy = "umask", "start the program after: umask 0027"
+    check, remedy = "umask", "run `umask 0027` in the shell before you start the program"
     processes = examination.processes.with_npu if examination.processes else ()
     masks = {f"{each.name} (pid {each.pid}) {each.umask}": each.umask for each in processes if each.umask}
     if masks:
@@ -143,7 +143,7 @@ def _umask(examination: Examination) -> Finding:
     roots = [root for root in examination.roots if root.file_system not in CARDS]
     jobs = [job for root in roots for job in root.newest if job.mode]
     if not jobs:
-        return unknown(check, "no program has the NPU open, and there is no JOB: nothing tells the program's umask")
+        return unknown(check, "no program has the NPU open, and there is no JOB, so the program's umask is not known")
     lax = [job for job in jobs if job.mode & WANTED_UMASK]
     if lax:
         evidence = f"{lax[0].directory} has mode {lax[0].mode:04o} ({len(lax)} of the newest {len(jobs)} JOBs are so)"
@@ -169,7 +169,11 @@ def roots_checks(examination: Examination, roots: Sequence[str]) -> Iterator[Fin
         root = by_path.get(path)
         if root is None:
             why = examination.why_unknown(f"root {path}") or _NOT_SAID
-            yield unknown("root", f"{path}: {why}", "is it a mount whose server is away? on the board: mount")
+            yield unknown(
+                "root",
+                f"{path}: {why}",
+                "check whether it is a mount whose server cannot be reached; on the board: mount",
+            )
             continue
         yield _readable(root, examination.daemon)
         yield plain_path(path)
@@ -185,18 +189,18 @@ def metrics_checks(examination: Examination) -> Iterator[Finding]:
     lacking = [(source, why) for source, why in examination.unknown if source.startswith(_METRICS)]
     if lacking:
         missing = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
-        yield unknown("metrics", missing, "nothing, unless the board should have them: metrics of the others are kept")
+        yield unknown("metrics", missing, "nothing, unless the board should have them: the other metrics are recorded")
 
 
 def plain_path(path: str) -> Finding:
     """Return a finding about a path's characters: the manual allows letters, digits and underscores."""
     if PLAIN_PATH.fullmatch(path):
-        return good("path", f"{path} has letters, digits and _ alone")
+        return good("path", f"{path} has only letters, digits and _")
     odd = "".join(sorted(each for each in set(path) if not PLAIN_PATH.fullmatch(each)))
     return bad(
         "path",
-        f"{path} has {odd!r}: the manual allows letters, digits and _ alone; what the runtime does then is unverified",
-        "choose another `output` in acl.json, and a root above it: letters, digits and _",
+        f"{path} has {odd!r}: the manual allows only letters, digits and _; the runtime's behaviour is unverified",
+        "choose an `output` in acl.json, and a root above it, with only letters, digits and _",
     )
 
 
@@ -226,17 +230,17 @@ def _space(root: RootFacts) -> Finding:
     if not root.has_inodes:
         return bad("space", f"{root.path}: no inodes are left", remedy)
     if root.free_bytes < LEAST_FREE_BYTES:
-        return bad("space", f"{evidence}; what finds no room is lost", remedy)
+        return bad("space", f"{evidence}; data for which there is no room is lost", remedy)
     return good("space", evidence)
 
 
 def _file_system(root: RootFacts) -> Iterator[Finding]:
     if root.file_system in CARDS:
         evidence = (
-            f"{root.path} is on {root.file_system}: names without case, times of 2 s, no links, modes of the mount"
-            " alone; captures from a mounted one are untried"
+            f"{root.path} is on {root.file_system}: names ignore case, times are in steps of 2 s, there are no links,"
+            " and the mount sets all modes; captures from such a file system are untested"
         )
-        yield unknown("file-system", evidence, "another file system, e.g. ext4, where the board has one with room")
+        yield unknown("file-system", evidence, "use another file system, such as ext4, if the board has one with room")
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:
@@ -254,22 +258,22 @@ def _mount(mount: Mount, roots: Sequence[str]) -> Finding:
     point = mount.point.rstrip("/")
     remedy = f"on the board: umount {shlex.quote(mount.point)}"
     if any(f"{root}/".startswith(f"{point}/") for root in roots):
-        why = f"{evidence}, and a root is on it: profagent needs no mount, and sees changes there late"
+        why = f"{evidence}, and a root is on it: profagent needs no mount, and the daemon sees changes on it late"
         return bad("mounts", why, remedy)
     if point.rpartition("/")[2] == "profiling":
-        return bad("mounts", f"{evidence}: left behind by the vendor's collect, by its name", remedy)
-    return unknown("mounts", f"{evidence}; whether it is still wanted cannot be known", remedy)
+        return bad("mounts", f"{evidence}: by its name, the vendor's collect left it behind", remedy)
+    return unknown("mounts", f"{evidence}; this check cannot know whether you still need it", remedy)
 
 
 def _inotify(examination: Examination) -> Finding:
     check, limits = "inotify", examination.inotify
     if limits is None:
         why = examination.why_unknown("inotify") or _NOT_SAID
-        return unknown(check, f"{why}: a kernel without inotify is served too, by looking")
+        return unknown(check, f"{why}: without inotify the daemon scans the roots instead")
     evidence = f"the daemon has {limits.watches} of {limits.max_user_watches} watches"
     if limits.max_user_watches < LEAST_WATCHES or limits.watches >= 0.9 * limits.max_user_watches:
         remedy = "on the board: sysctl -w fs.inotify.max_user_watches=65536"
-        return bad(check, f"{evidence}: JOBs that find none are looked at, which costs more", remedy)
+        return bad(check, f"{evidence}: JOBs without a watch are scanned, which costs more processor time", remedy)
     if limits.max_user_instances < 1:
         return bad(check, "no instances are allowed", "on the board: sysctl -w fs.inotify.max_user_instances=128")
     return good(check, f"{evidence}; {limits.max_queued_events} events may wait")

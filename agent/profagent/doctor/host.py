@@ -53,7 +53,7 @@ _RENEW_BOARD = (
     "issue another one, and copy its folder to the board: profagent keys revoke NAME;"
     " profagent keys issue board NAME --address ADDRESS"
 )
-_RENEW_CA = "make a CA anew: profagent keys init --keys DIR, and issue every board and host a certificate"
+_RENEW_CA = "make a new CA: profagent keys init --keys DIR, and issue a certificate to every board and host"
 
 
 class KnownIdentities(NamedTuple):
@@ -96,18 +96,20 @@ def daemon_version(board: Board) -> Finding:
     if board.protocol[0] != PROTOCOL[0]:
         return bad("daemon", seen, "install the same version on both sides")
     if board.daemon_version != __version__:
-        return unknown("daemon", f"{seen}: they were not tried together", "install the same on both sides")
+        return unknown(
+            "daemon", f"{seen}: these versions were not tested together", "install the same version on both sides"
+        )
     return good("daemon", seen)
 
 
 def listener(board: Board) -> Finding:
     """Return bad if the daemon accepts calls from anyone."""
     if not board.insecure:
-        return good("listener", "not open to others: it has TLS, or is not reached from outside")
+        return good("listener", "the daemon has TLS, or cannot be reached from other machines")
     settings = daemon_remedy("name these files in place of insecure", "these files in place of --insecure")
     return bad(
         "listener",
-        "the daemon is insecure: whoever reaches it may do anything",
+        "the daemon runs with --insecure: anyone who reaches it may do anything",
         f"profagent keys issue board NAME --address ADDRESS (docs/reference/security.md); {settings}",
     )
 
@@ -127,7 +129,11 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
         remedy = "on the board, with this host's seconds: date -u -s @$(date +%s); for good: an NTP client"
         return bad("clock", f"{seen}: it shows {board.isoformat(' ', 'seconds')}{never}", remedy)
     if abs(offset_us) + uncertainty_us > MOST_OFFSET_US:
-        return unknown("clock", f"{seen}: the link is too slow to tell more", "run doctor again when the link is idle")
+        return unknown(
+            "clock",
+            f"{seen}: the link is too slow for a more exact comparison",
+            "run doctor again when the link is idle",
+        )
     return good("clock", seen)
 
 
@@ -139,23 +145,23 @@ def identities(boards: Sequence[KnownIdentities]) -> Iterator[Finding]:
             # By address: two names of one address are one board.
             holders[identity].setdefault(board.address, board.name)
         else:
-            yield unknown("identity", f"{board.name}: neither boards.toml nor the board tells an identity")
+            yield unknown("identity", f"{board.name}: neither boards.toml nor the board has an identity")
         if board.written and board.answered and board.written != board.answered:
             yield bad(
                 "identity",
                 f"{board.name} is {board.written} in boards.toml, and {board.answered} answers at {board.address}",
-                "see which board has the address now, and put it right in ~/.config/profagent/boards.toml",
+                "find out which board has the address now, and correct ~/.config/profagent/boards.toml",
             )
     doubles = {identity: names.values() for identity, names in holders.items() if len(names) > 1}
     for identity, names in doubles.items():
         yield bad(
             "identity",
-            f"{' and '.join(names)} have one identity: {identity}",
+            f"{' and '.join(names)} have the same identity: {identity}",
             "if they are two boards, on one of them: cat /proc/sys/kernel/random/uuid > /etc/profagent/board-id, and"
             " restart profagentd; if they are one: profagent boards remove NAME",
         )
     if holders and not doubles:
-        yield good("identity", f"boards with an identity of their own: {len(holders)}")
+        yield good("identity", f"boards with their own identity: {len(holders)}")
 
 
 def workspace_checks(workspace: Workspace) -> Iterator[Finding]:
@@ -201,14 +207,14 @@ async def _database(database: Path) -> Finding:
         code = getattr(error.__cause__, "sqlite_errorcode", 0)
         # The progress handler interrupted the check: the time was too short, which is no fault of the database.
         if code == sqlite3.SQLITE_INTERRUPT:
-            seen = f"{database} can be read; it is large, and was not checked to the end"
+            seen = f"{database} can be read; it is too large to be checked to the end"
             return unknown("database", seen)
         if code not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return bad("database", str(error), error.hint)
         found = str(error.__cause__)
     if found != "ok":
         return bad("database", f"{database} is damaged: {found}", made_anew(database))
-    return good("database", f"{database} can be read, and its pages fit each other")
+    return good("database", f"{database} can be read, and its pages are consistent")
 
 
 def own_certificates(access: Access) -> Iterator[Finding]:

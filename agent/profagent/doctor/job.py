@@ -64,7 +64,7 @@ def job_checks(job: LocalJobFiles, files: Mapping[str, int]) -> Iterator[Finding
     yield from job_data(files)
     frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
-        why = "there is no info.json.0 that tells the NPU's clock"
+        why = "info.json.0, which has the NPU's clock, is missing or unreadable"
         yield bad("job-clock", why, "copy the JOB directory whole: info.json.0 is in it")
         return
     yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
@@ -154,7 +154,7 @@ def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
     if all(pictures == {0} for pictures in counts.values()):
         yield unknown(
             "job-sampling",
-            "only the first inference of each model is there: one ran, or the interval is 0",
+            "only the first inference of each model was recorded: only one ran, or the interval is 0",
             'for every inference, in acl.json: "interval": "1"',
         )
 
@@ -174,7 +174,7 @@ FACTS: Mapping[str, Mapping[str, str]] = {
         "once": "a layer leaves one record for all pictures of a batch run",
     },
 }
-_SEND = "send it, for what depends on it is not read right: profagent kit -o evidence.tar.gz JOB"
+_SEND = "send the evidence, because figures that depend on this fact are wrong: profagent kit -o evidence.tar.gz JOB"
 
 # An alternative is refuted if more than this share of the votes, and more than one vote, is against it: a single
 # inference may have a disturbed record.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from profagent.advise.report import PHRASES
 from profagent.cli.main import run
 from tests.integration.board import simulated
 from tests.integration.host import profagent
@@ -66,7 +68,7 @@ def test_the_gain_is_what_the_other_activation_brings(job: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("variables", "arguments", "said"),
     [
-        ({"LANG": "C"}, (), "Mish is no activation of this NPU"),
+        ({"LANG": "C"}, (), "The NPU does not support the activation Mish"),
         ({"LC_ALL": "", "LC_MESSAGES": "", "LANG": "zh_CN.UTF-8"}, (), "NPU 不支持激活函数 Mish"),
         ({"LANG": "C"}, ("--lang", "zh"), "每次推理最多可省 9."),
     ],
@@ -77,7 +79,22 @@ def test_it_speaks_english_and_chinese(
     ended = profagent("advise", job, *arguments, **{"LC_ALL": "", **variables})
     assert ended.code == 0
     assert said in ended.out
-    assert "*** simulated" in ended.out
+    is_english = "zh" not in variables["LANG"] and not arguments
+    assert ("*** simulated" in ended.out, "*** 模拟数据" in ended.out) == (is_english, not is_english)
+
+
+def test_the_chinese_report_is_chinese_around_the_findings_too(job: Path) -> None:
+    lines = profagent("advise", job, "--lang", "zh", LANG="C").out.splitlines()
+    english = {phrase for phrase in PHRASES["en"].values() if len(phrase) > len("medium")}
+    starts = {phrase.partition("{")[0] for phrase in english if phrase.partition("{")[0].strip()}
+    assert lines[0].startswith("会话 1：")
+    assert lines[1].startswith("按每次推理")
+    assert any(line.startswith("以下规则没有发现问题：") for line in lines)
+    assert [line for line in lines if line.startswith(tuple(starts))] == []
+    assert PHRASES["en"].keys() == PHRASES["zh"].keys()
+    unknown = [line for line in lines if line.startswith("N/A: ")]
+    assert unknown
+    assert all(re.search(r"[\u4e00-\u9fff]", line) for line in unknown)
 
 
 def test_the_vendor_s_file_has_the_vendor_s_keys(job: Path, tmp_path: Path) -> None:
@@ -134,7 +151,7 @@ def test_what_brings_most_stands_first_whatever_its_severity(tmp_path: Path) -> 
     known = [each["gain_us"] for each in findings if each["gain_us"] is not None]
     assert known == sorted(known, reverse=True)
     said = profagent("advise", job, LANG="C").out
-    assert "in the order of what each could bring at most in an inference" in said
+    assert "sorted by the time that each could save at most in an inference" in said
 
 
 MOSTLY_CPU = """
@@ -172,7 +189,7 @@ def test_a_finding_says_that_another_is_about_the_same_layers(tmp_path: Path) ->
     assert same["dld-suspect"] == []
     assert same["dstr-suspect"] == ["dld-suspect"]
     said = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en").out
-    assert "it is about layers of dld-suspect as well: what they could bring is one time" in said
+    assert "the same layers are in dld-suspect: count the time that they could save only once" in said
 
 
 def test_jobs_of_different_clocks_are_told(tmp_path: Path) -> None:
@@ -237,7 +254,7 @@ def test_what_rests_on_a_counter_that_is_not_certain_is_marked(tmp_path: Path) -
     builder.close()
     ended = profagent("advise", "1", "--workspace", tmp_path, "--lang", "en")
     assert "DLD above 70%: 1 layer  (?)" in ended.out
-    assert "the counter map is not certain of a counter" in ended.out
+    assert "a counter of which the counter map is not certain" in ended.out
     assert "*** simulated" not in ended.out
 
 

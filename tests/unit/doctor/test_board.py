@@ -126,7 +126,7 @@ def test_a_memory_card_is_told_and_its_modes_say_nothing_of_a_umask() -> None:
     card = replace(ROOT, file_system="vfat", newest=(JobFacts("/opt/app/JOB", 0o777),))
     board = replace(BOARD, processes=ProcessFacts((), 0), roots=(card,))
     assert found("file-system", board).mark is UNKNOWN
-    assert "is on vfat: names without case" in found("file-system", board).evidence
+    assert "is on vfat: names ignore case" in found("file-system", board).evidence
     assert found("umask", board).mark is UNKNOWN
     assert found("umask", replace(board, roots=(replace(card, file_system="ext4"),))).mark is BAD
 
@@ -188,11 +188,17 @@ def make_database(file: Path) -> None:
 @pytest.mark.parametrize(
     ("boards", "told"),
     [
-        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-2")], [(FindingMark.GOOD, "own: 2")]),
-        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-1")], [(FindingMark.BAD, "a and b have one identity: u-1")]),
-        ([("a", "1:1", "u-1"), ("1:1", "1:1", "", "u-1")], [(FindingMark.GOOD, "own: 1")]),
-        ([("a", "1:1", "u-1", "u-2")], [(FindingMark.BAD, "u-2 answers at 1:1"), (FindingMark.GOOD, "own: 1")]),
-        ([("a", "1:1"), ("b", "2:1", "u-2")], [(FindingMark.UNKNOWN, "a: neither"), (FindingMark.GOOD, "own: 1")]),
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-2")], [(FindingMark.GOOD, "own identity: 2")]),
+        ([("a", "1:1", "u-1"), ("b", "2:1", "", "u-1")], [(FindingMark.BAD, "a and b have the same identity: u-1")]),
+        ([("a", "1:1", "u-1"), ("1:1", "1:1", "", "u-1")], [(FindingMark.GOOD, "own identity: 1")]),
+        (
+            [("a", "1:1", "u-1", "u-2")],
+            [(FindingMark.BAD, "u-2 answers at 1:1"), (FindingMark.GOOD, "own identity: 1")],
+        ),
+        (
+            [("a", "1:1"), ("b", "2:1", "u-2")],
+            [(FindingMark.UNKNOWN, "a: neither"), (FindingMark.GOOD, "own identity: 1")],
+        ),
     ],
 )
 def test_identities(boards: list[tuple[str, ...]], told: list[tuple[FindingMark, str]]) -> None:
@@ -311,7 +317,7 @@ def test_files_with_which_the_runtime_records(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "check", "evidence"),
     [
-        (b"[]", "acl-json", "no object"),
+        (b"[]", "acl-json", "not an object"),
         (without(interval=5), "acl-json", "profiler.interval = 5"),
         (text(graph={"fast": [True]}), "acl-json", "graph.fast[] = True"),
         (without("switch"), "acl-switch", "there is no switch"),

@@ -42,4 +42,4 @@ async def test_boards_that_only_a_tunnel_reaches_are_not_asked_and_not_taken_for
             BoardsFile().put(BoardEntry(name, address, uuid="u-1", ssh=f"root@{name}"))
         (host,) = await looked_at(tmp_path, None)
     (found,) = (finding for finding in host.findings if finding.check == "identity")
-    assert found.evidence == "one and two have one identity: u-1"
+    assert found.evidence == "one and two have the same identity: u-1"

@@ -293,6 +293,7 @@ REFUSED: list[tuple[tuple[str, ...], str]] = [
     (("1", "--save"), "--save goes with --board"),
     (("1", "--counter-map", COUNTER_MAP), "--counter-map goes with --board"),
     (("1", "--against", "day"), "--against is for the screen"),
+    (("--board", "a", "--board", "b", "--budget", "20", "--plain"), "run watch on a terminal without --plain"),
 ]
 
 
