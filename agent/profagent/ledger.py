@@ -27,7 +27,7 @@ class Entry(Struct, frozen=True):
     count: int = 1
 
 
-# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (format page 3.3).
+# The runtime's ring of calls: of the calls between two flushes the newest 511 survive (the-format.md 3.3).
 RING_CALLS = 511
 
 

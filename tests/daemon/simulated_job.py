@@ -102,7 +102,7 @@ runs = [
     { time_us = 160.0, layers = ["e:Convolution"] },
 ]
 """
-"""The worked example of format page 3.1."""
+"""The worked example of the-format.md 3.1."""
 
 THREE_SEGMENTS = """
 name = "three"

@@ -55,7 +55,7 @@ SMALL_JOB: dict[str, bytes] = {
     # Loaded thrice with one record each: only the announced length tells where the last begins.
     ALIKE: _run(0, 0) + _run(0, 0, ticks=200) + _run(0, 0, ticks=400),
     ALIKE + ".done": aicore_done(256, START_US + 9_000),
-    # The worked example of format page 3.1, with the same batches at run time.
+    # The worked example of the-format.md 3.1, with the same batches at run time.
     BATCHED: _run(0, *range(14)),
     BATCHED + ".done": aicore_done(14 * 256, START_US + 20_000, batches="1,2"),
     CALLS: b"".join(api_record(2, START_US + i * 1000, START_US + i * 1000 + 900) for i in range(4))

@@ -18,7 +18,7 @@ RECORD = ("record", "--backlog", "--until-finished", "--json")
 
 
 def write_other(root: Path) -> None:
-    """A JOB as a Hi3519DV500 writes it (format page 9)."""
+    """A JOB as a Hi3519DV500 writes it (the-format.md 9)."""
     data = root / OTHER / "data"
     data.mkdir(parents=True)
     (data / "aicore.0.1.1").write_bytes(bytes(512))

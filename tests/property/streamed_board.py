@@ -163,7 +163,7 @@ class StreamedBoard:
     def _statuses(self, stream: FollowSession) -> list[wire.ServerMessage]:
         due = stream.take_statuses()
         said = list(messages.batches(stream.take_losses(), PIECE_BYTES))
-        if any(following.is_over for following in due):
+        if any(following.is_removed for following in due):
             said += self._released(stream)
         return said + [messages.job_status(each) for each in due]
 

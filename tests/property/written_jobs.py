@@ -1,4 +1,4 @@
-"""JOBs as the runtime writes them: one write after another, in its order (format page 1), generated or recorded."""
+"""JOBs as the runtime writes them: one write after another, in its order (the-format.md 1), generated or recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits the `profiler` object of an acl.json for a run; the rest of the file stays (format page 5)."""
+"""Edits the `profiler` object of an acl.json for a run; the rest of the file stays (the-format.md 5)."""
 
 from __future__ import annotations
 

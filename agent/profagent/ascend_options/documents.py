@@ -295,6 +295,11 @@ def _options_result(about: str, text: str, place: tuple[int, int] | None = None)
 
 
 def _script_results(name: str, source: str, facts: set[str]) -> Iterator[Result]:
+    """Yield the results of a Python script: one of the script itself, then one for each text of options and each call.
+
+    `facts` are conditions outside of the options that the caller knows, such as the device; the script adds its own.
+    Raises UsageError if it has nothing about profiling: facts of BESIDE alone do not count.
+    """
     script = read_script(source)
     of_script = check_options("script", {}, script.facts | facts).findings
     if script.error:
@@ -308,13 +313,13 @@ def _script_results(name: str, source: str, facts: set[str]) -> Iterator[Result]
     if of_script:
         yield Result(Section(name, of_script))
     for found in script.texts:
-        yield _text_of_script(name, source, found)
+        yield _text_result(name, source, found)
     yield from _call_results(name, script.calls)
     if not (of_script or script.texts or script.calls):
         yield Result(Section(name, (unknown("script", "it profiles, and has no options that can be checked"),)))
 
 
-def _text_of_script(name: str, source: str, found: OptionText) -> Result:
+def _text_result(name: str, source: str, found: OptionText) -> Result:
     about = f"{name}:{found.line} profiling_options"
     slip = _read(found.text).slip
     place = place_of(source, found, slip.at) if slip else None

@@ -112,7 +112,7 @@ class Anonymizer:
         name = parse_log_name(path)
         if name is None or not name.model:
             return path
-        # The model's name follows the folder, or the prefix and the device (format page 2.1).
+        # The model's name follows the folder, or the prefix and the device (the-format.md 2.1).
         start = path.index("/") + 1
         if name.kind not in _INFO:
             start = path.index(".", path.index(".") + 1) + 1
@@ -150,7 +150,6 @@ class Anonymizer:
             ((start, _items(data, start, len(data))) for start in model_info.item_starts(data)),
             key=lambda found: (sum(item.id in _CONTAINERS for item in found[1]), found[1][-1].end if found[1] else 0),
         )
-        # Zeros are the default: only bytes that are known to be harmless are copied.
         # Zeros are the default: only bytes that are known to be harmless are copied.
         changed = bytearray(len(data))
         # The bytes before the first item are the rest of a length, which is harmless, or of a text, which is not.
@@ -237,9 +236,9 @@ class Kit:
 
 
 def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: bool) -> Kit:
-    """Return the kit for a JOB and tables.
+    """Return the kit of a JOB and the vendor's tables of it.
 
-    Raises UsageError, UnsupportedBoardError, and FormatError for what is no table.
+    Raises UsageError, UnsupportedBoardError, and FormatError for a file that is no table.
     """
     listing = list_job(directory)
     names = Anonymizer() if is_anonymous else None
@@ -272,7 +271,7 @@ def gather(directory: Path, tables: Sequence[Path], *, sdk: str, is_anonymous: b
 def choose(sizes: Mapping[str, int], wanted: set[tuple[int, ...]]) -> set[str]:
     """Return the paths of a JOB's files that go into a kit, by their sizes and as many as fit.
 
-    `wanted` are inferences that a vendor's table is of: model id, batch, pictures, pictures before.
+    `wanted` are the inferences of the vendor's tables: model id, batch, pictures, pictures before.
     """
     names = {path: parse_log_name(path) for path in sorted(sizes)}
     groups = [[path] for path, name in names.items() if path == SIMULATED_MARKER or (name and name.kind in _OF_MODELS)]

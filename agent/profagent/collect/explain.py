@@ -169,7 +169,7 @@ def _causes_without_job(after: Aftermath) -> Iterator[Cause]:
             "name the acl.json that it reads with --acl-json",
         )
         return
-    yield _cause_in_acl_json(after)
+    yield _cause_in_program(after)
     if not after.has_npu:
         yield Cause(
             "there is no /dev/svp_npu: no SDK's driver is loaded, or the board runs the other NPU stack (ot_pqp)",
@@ -177,7 +177,9 @@ def _causes_without_job(after: Aftermath) -> Iterator[Cause]:
         )
 
 
-def _cause_in_acl_json(after: Aftermath) -> Cause:
+def _cause_in_program(after: Aftermath) -> Cause:
+    """Return why the program did not record with the acl.json, from the paths and functions that its file names."""
+    # The file of a program names many paths: that of a configuration for svp_acl_init is told by its name.
     paths = [path for path in after.main.acl_paths if "acl" in posixpath.basename(path)]
     found = [posixpath.normpath(posixpath.join(after.place.main_directory, path)) for path in paths]
     if after.main.has_own_profiling:

@@ -59,7 +59,7 @@ async def demo(
     Raises ProfagentError.
     """
     async with simulated_board(options) as (address, process):
-        summary = await _lives_through(process, _capture(options, address, show, tell, stop))
+        summary = await _while_running(process, _capture(options, address, show, tell, stop))
     tell("exporting")
     folder = options.workspace.root / "exports" / f"session-{summary['session']}"
     database, session = options.workspace.database, summary["session"]
@@ -73,8 +73,8 @@ async def demo(
     return {**summary, "verdict": shown["verdict"]}, folder
 
 
-async def _lives_through(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; cancel it and raise ProfagentError if the board ends before it."""
+async def _while_running(process: asyncio.subprocess.Process, work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work`; cancel it and raise ProfagentError if the simulated board's process ends first."""
     task, ended = asyncio.create_task(work), asyncio.create_task(process.wait())
     try:
         await asyncio.wait([task, ended], return_when=asyncio.FIRST_COMPLETED)

@@ -33,9 +33,9 @@ SERVICE_FILES = (
 _UNIT = "/etc/systemd/system/profagentd.service"
 DROP_IN = f"{_UNIT}.d/retention.conf"
 _USERS, _DIRECTORIES = "/etc/sysusers.d/profagentd.conf", "/etc/tmpfiles.d/profagentd.conf"
-_SCRIPT = "/etc/init.d/profagentd"
+_INIT_SCRIPT = "/etc/init.d/profagentd"
 # BusyBox's rcS starts scripts that are named like this; Debian uses update-rc.d instead.
-_BOOTED = "/etc/init.d/S90profagentd"
+_BOOT_LINK = "/etc/init.d/S90profagentd"
 _LOG_LINES = 5
 _PREFIX = re.compile(r"=(\S+)/current/bin/profagentd|^PREFIX=(\S+)$", re.MULTILINE)
 # Shell command that prints the board's init system, a member of INITS.
@@ -70,13 +70,13 @@ class Service:
 def service(init: str, layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
     """Return the service for a member of INITS; with `deletes` it may delete JOBs below `roots`."""
     if init == "systemd":
-        return _systemd(layout, roots, deletes=deletes)
-    return _script(layout, has_boot=init == "initd")
+        return _systemd_service(layout, roots, deletes=deletes)
+    return _script_service(layout, has_boot=init == "initd")
 
 
 def every_service_file(layout: Layout) -> tuple[str, ...]:
     """Return the paths of all files that a service of any init system may have."""
-    return (_UNIT, DROP_IN, _USERS, _DIRECTORIES, _SCRIPT, _private_script(layout))
+    return (_UNIT, DROP_IN, _USERS, _DIRECTORIES, _INIT_SCRIPT, _private_script(layout))
 
 
 def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
@@ -84,7 +84,7 @@ def installed_init(layout: Layout, paths: Mapping[str, str]) -> str | None:
 
     One that starts this layout's daemon is preferred.
     """
-    known = {_UNIT: "systemd", _SCRIPT: "initd", _private_script(layout): "none"}
+    known = {_UNIT: "systemd", _INIT_SCRIPT: "initd", _private_script(layout): "none"}
     return owned_init(layout, paths) or next((init for path, init in known.items() if path in paths), None)
 
 
@@ -108,7 +108,7 @@ def owned_init(layout: Layout, texts: Mapping[str, str]) -> str | None:
     """
     if f"={layout.prefix}/current/bin/profagentd" in texts.get(_UNIT, ""):
         return "systemd"
-    if f"\nPREFIX={layout.prefix}\n" in texts.get(_SCRIPT, ""):
+    if f"\nPREFIX={layout.prefix}\n" in texts.get(_INIT_SCRIPT, ""):
         return "initd"
     return "none" if _private_script(layout) in texts else None
 
@@ -117,7 +117,7 @@ def check_owner(layout: Layout, texts: Mapping[str, str], where: str) -> None:
     """Raise UsageError if the board's service starts the daemon of another prefix."""
     if owned_init(layout, texts) is not None or installed_init(layout, texts) is None:
         return
-    found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_SCRIPT, ""))
+    found = _PREFIX.search(texts.get(_UNIT, "") + texts.get(_INIT_SCRIPT, ""))
     other = "a place that cannot be told" if found is None else found[1] or found[2]
     raise UsageError(
         f"the service on {where} starts the daemon below {other}",
@@ -197,23 +197,24 @@ def setup_request(act: str, layout: Layout, service: Service) -> dict[str, Any]:
     }
 
 
-def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
-    found = {
+def _systemd_service(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
+    to_write = {
         _UNIT: (_placed(_text("profagentd.service"), layout), 0o644),
+        # This file names no path of the layout, so there is nothing to place.
         _USERS: (_text("sysusers.d/profagentd.conf"), 0o644),
         _DIRECTORIES: (_placed(_text("tmpfiles.d/profagentd.conf"), layout), 0o644),
     }
     if deletes:
         # The leading minus makes systemd ignore a root that does not exist.
         paths = " ".join(f'"-{_for_unit(root)}"' for root in dict.fromkeys(roots))
-        found[DROP_IN] = (_MADE + _text(TEMPLATE).replace("@ROOTS@", paths), 0o644)
-    user = "id -u profagentd >/dev/null 2>&1"
+        to_write[DROP_IN] = (_MADE + _text(TEMPLATE).replace("@ROOTS@", paths), 0o644)
+    has_user = "id -u profagentd >/dev/null 2>&1"
     return Service(
         "systemd",
-        found,
+        to_write,
         () if deletes else (DROP_IN,),
-        enable=f"{user} || systemd-sysusers {_USERS} || useradd --system --shell /sbin/nologin profagentd;"
-        f" {user} && systemctl daemon-reload && systemctl --quiet enable profagentd",
+        enable=f"{has_user} || systemd-sysusers {_USERS} || useradd --system --shell /sbin/nologin profagentd;"
+        f" {has_user} && systemctl daemon-reload && systemctl --quiet enable profagentd",
         restart="systemctl reset-failed profagentd 2>/dev/null; systemctl restart profagentd",
         stop="systemctl --quiet disable --now profagentd",
         forget="systemctl daemon-reload; userdel profagentd 2>/dev/null || deluser profagentd 2>/dev/null || :",
@@ -221,13 +222,14 @@ def _systemd(layout: Layout, roots: Sequence[str], *, deletes: bool) -> Service:
         # _SYSTEMD_UNIT= selects the daemon's own messages: systemd's, which come later, would hide the cause.
         log=f"journalctl _SYSTEMD_UNIT=profagentd.service --lines {_LOG_LINES} --output cat --no-pager",
         starts_at_boot="systemd starts it at boot, and again when it fails",
+        # The unit names its state by StateDirectory, which systemd puts there whatever the prefix is.
         owned=(f"{_UNIT}.d", "/var/lib/profagentd"),
     )
 
 
-def _script(layout: Layout, *, has_boot: bool) -> Service:
-    path = _SCRIPT if has_boot else _private_script(layout)
-    booted = "the init script starts it at boot, and again when it fails"
+def _script_service(layout: Layout, *, has_boot: bool) -> Service:
+    path = _INIT_SCRIPT if has_boot else _private_script(layout)
+    at_boot = "the init script starts it at boot, and again when it fails"
     manual = f"nothing starts it at boot: have the board run {path} start"
     return Service(
         "initd" if has_boot else "none",
@@ -236,19 +238,20 @@ def _script(layout: Layout, *, has_boot: bool) -> Service:
         enable=_ENABLE if has_boot else ":",
         restart=f"{path} restart",
         stop=f"{path} stop",
-        forget=f"! command -v update-rc.d >/dev/null || update-rc.d profagentd remove; rm -f {_BOOTED}"
+        forget=f"! command -v update-rc.d >/dev/null || update-rc.d profagentd remove; rm -f {_BOOT_LINK}"
         if has_boot
         else ":",
+        # `status` exits with 0 also while a failed daemon waits for its next start; only a running one has a process.
         is_active=f"{path} status | grep -q process",
-        # The lines of the init script's watcher are left out for the same reason.
+        # The lines of the init script's watcher come later, and would hide the cause.
         log=f"grep -v ' profagentd.init: ' {layout.log} | tail -n {_LOG_LINES}",
-        starts_at_boot=booted if has_boot else manual,
+        starts_at_boot=at_boot if has_boot else manual,
         owned=(layout.log, f"{layout.log}.1"),
     )
 
 
 _ENABLE = f"""if command -v update-rc.d >/dev/null; then update-rc.d profagentd defaults
-else ln -sf profagentd {_BOOTED}; fi"""
+else ln -sf profagentd {_BOOT_LINK}; fi"""
 
 
 def _for_unit(path: str) -> str:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 Kind = Literal["same", "retyped", "renamed", "moved", "fused", "split", "inserted", "removed"]
 Pairs = list[tuple[int | None, int | None]]
 
-# Scores of a pair: equal names, names that share a fused layer, equal types. Shared parts of names add up to 1.
+# Scores of a pair: equal names, names that share a fused layer, equal types. The share of name parts that two layers
+# have in common, at most 1, is added to the latter two.
 SAME_NAME, SHARED_LAYER, SAME_TYPE = 4.0, 2.0, 0.5
 NEVER = -1e9
 GAP = -0.3
@@ -51,6 +52,8 @@ def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
 
     A layer's partner is the layer of its name, the k-th of several, at any position: a sequence may be in the order in
     which layers were first seen. Neighbours without a partner join the pair whose fused layers include them.
+
+    For example, base `conv, relu, pool` and new `conv+relu, pool` give `fused (0, 1) → (0)` and `same (2) → (1)`.
     """
     pairs = _across(_pairs(base, new), base, new)
     matches: dict[int, Match] = {}
@@ -60,7 +63,7 @@ def align(base: Sequence[LayerName], new: Sequence[LayerName]) -> list[Match]:
             continue
         matches[at] = Match(_kind(base[i], new[j]), (i,), (j,))
         for side, layers, whole in ((0, base, new[j]), (1, new, base[i])):
-            parts = _parts_of(whole, pairs, at, side, layers, joined)
+            parts = _fused_neighbours(whole, pairs, at, side, layers, joined)
             if len(parts) > 1:
                 places = tuple(sorted(place for k in parts if (place := pairs[k][side]) is not None))
                 matches[at] = Match("fused", places, (j,)) if side == 0 else Match("split", (i,), places)
@@ -173,7 +176,7 @@ def _parts(layer: LayerName) -> set[str]:
     return set(_PARTS.findall(layer.name))
 
 
-def _parts_of(
+def _fused_neighbours(
     whole: LayerName, pairs: Pairs, at: int, side: int, layers: Sequence[LayerName], joined: set[int]
 ) -> list[int]:
     """Return indices of a pair and its neighbours without partner that are parts of the other side's fused layer."""

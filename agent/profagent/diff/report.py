@@ -309,17 +309,18 @@ def junit_xml(name: str, cases: Sequence[tuple[str, str | None]], text: str) -> 
     failures = sum(failure is not None for _, failure in cases)
     suite = ET.Element("testsuite", name=name, tests=str(len(cases)), failures=str(failures), errors="0", skipped="0")
     for case_name, failure in cases:
-        case = ET.SubElement(suite, "testcase", classname=name, name=_allowed(case_name))
+        case = ET.SubElement(suite, "testcase", classname=name, name=_xml_text(case_name))
         if failure is not None:
-            ET.SubElement(case, "failure", message=_allowed(failure))
-    ET.SubElement(suite, "system-out").text = _allowed(text)
+            ET.SubElement(case, "failure", message=_xml_text(failure))
+    ET.SubElement(suite, "system-out").text = _xml_text(text)
     suites = ET.Element("testsuites")
     suites.append(suite)
     written: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return written
 
 
-def _allowed(text: str) -> str:
+def _xml_text(text: str) -> str:
+    # XML 1.0 has no form for most control characters.
     return "".join(each if each.isprintable() or each == "\n" else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 

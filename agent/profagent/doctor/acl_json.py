@@ -1,4 +1,4 @@
-"""Checks of an acl.json for what keeps the runtime from recording with it (format page 5)."""
+"""Checks of an acl.json for what keeps the runtime from recording with it (the-format.md 5)."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ async def _board_sections(board: str, access: Access, over: OverSsh | None) -> t
             channel = await stack.enter_async_context(connected(board, reachable))
             description = await channel.describe()
             findings.append(good("link", f"profagentd answers at {address}"))
-            more, examination = await _examined(channel, description)
+            more, examination = await _board_findings(channel, description)
     except UsageError:
         raise
     except ProfagentError as error:
@@ -178,15 +178,16 @@ async def _name_resolution(name: str) -> Finding:
     return good("name", f"{name} is {addresses}" if addresses != name else f"{name} is an address")
 
 
-async def _examined(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
+async def _board_findings(channel: Channel, board: Board) -> tuple[list[Finding], Examination]:
     # A daemon of another major version is only described: what its other answers mean is not known.
-    has_more = board.protocol[0] == PROTOCOL[0]
-    examination = await channel.examine() if has_more else Examination()
+    is_same_major = board.protocol[0] == PROTOCOL[0]
+    examination = await channel.examine() if is_same_major else Examination()
     findings = [host.daemon_version(board), host.listener(board)]
     difference = await clock_difference(channel, lambda: time.time_ns() // 1000)
     offset_us = difference.offset_us if difference else None
+    # The answer was under way for an unknown part of the round trip, so half of it is the offset's uncertainty.
     findings.append(host.clock(offset_us, difference.round_trip_us // 2 if difference else 0, board.clocks.wall_us))
-    if not has_more:
+    if not is_same_major:
         return findings, examination
     findings += npu_checks(examination, simulated=board.simulated)
     findings += roots_checks(examination, board.roots)

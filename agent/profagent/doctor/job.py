@@ -41,7 +41,7 @@ LEAST_SHARE = 0.25
 
 
 def job_data(files: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield good if the JOB has layers, else the likely reason why not (format page 9).
+    """Yield good if the JOB has layers, else the likely reason why not (the-format.md 9).
 
     `files` are sizes in bytes by path inside the JOB.
     """

@@ -71,7 +71,7 @@ def parse_done(data: bytes, kind: LogKind, file: str) -> Done:
     """Return the content of an aicore, aicpu or acl_api `.done`.
 
     One SDK generation prints 32-bit values signed, the other unsigned: `file_len` and the cache counters are taken
-    modulo 2**32 when they are negative (format page 2.2). `start_us` is 0 for an acl_api set whose model was loaded
+    modulo 2**32 when they are negative (the-format.md 2.2). `start_us` is 0 for an acl_api set whose model was loaded
     before profiling was started. Raises FormatError for an incomplete or damaged text.
     """
     text = _TEXTS[kind].match(data)

@@ -1,6 +1,6 @@
 """Counters of aicore records: their words in a record, their meaning for a layer, and the limits of their values.
 
-Which word of a record is which PMU counter is data, not code (format page 3.1): a counter map.
+Which word of a record is which PMU counter is data, not code (the-format.md 3.1): a counter map.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def parse_counter_map(text: str, file: str) -> CounterMap:
         raise FormatError(file, 0, "a counter map", str(error)[:200], hint=hint) from error
 
 
-# Thresholds for what bounds a layer: format page 11, and Memory Bound in the manual.
+# Thresholds for what bounds a layer: the-format.md 11, and Memory Bound in the manual.
 CUBE_IS_FINE = 0.7
 VECTOR_IS_FINE = 0.5
 SUSPECTS = (("Dstr", 4, 0.7), ("DLD", 6, 0.7), ("WLD", 7, 0.8))
@@ -253,8 +253,7 @@ SHARES: dict[str, tuple[str, str | None]] = {
     "vec_ppen <= vec_busy": ("vec_ppen", "vec_busy"),
 }
 RATES = {f"{name} rate": name for name in _BYTES}
-# By how much an inference's layers may exceed the time in its `.done`, which is in whole microseconds (format page
-# 3.1).
+# By how much an inference's layers may exceed the time in its `.done`, which is in whole µs (the-format.md 3.1).
 LAYERS_SHARE, SLACK_US = 1.02, 2.0
 TICKS = "ticks <= .done"
 

@@ -6,9 +6,9 @@ This is the one place that decides. Live lines, rows, statistics and exports ask
     pending  a part has not come yet: the figure is N/A for now
     partial  a part will never come (a loss, a capture that ended): the figure stays N/A
 
-The runtime creates the data logs of both units before it writes a `.done` of the inference (format page 1), and boards
-announce them in that order (board.proto). So if a `.done` has come and a unit has no log, the unit recorded nothing,
-unless other inferences of the model have a log of it: a model runs on the same units each time.
+The runtime creates the data logs of both units before it writes a `.done` of the inference (the-format.md 1), and
+boards announce them in that order (board.proto). So if a `.done` has come and a unit has no log, the unit recorded
+nothing, unless other inferences of the model have a log of it: a model runs on the same units each time.
 
 A final figure is taken back in two cases, which the page about figures names:
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 NOT_IN_ANY_LAYER = "not in any layer"
-# Ids of the calls that run an inference or wait for one (format page 3.3).
+# Ids of the calls that run an inference or wait for one (the-format.md 3.3).
 EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE = 2, 3, 4
 # Begin and end are rounded to microseconds, so layers may exceed the time that contains them by this much.
 ROUNDING_US = 2.0

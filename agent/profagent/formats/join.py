@@ -1,4 +1,4 @@
-"""Join of aicore and aicpu records with layers, by each record's own sequence number (format page 3.1).
+"""Join of aicore and aicpu records with layers, by each record's own sequence number (the-format.md 3.1).
 
 A record is never named by its place in the file, so records that the runtime's filter dropped shift nothing. A sequence
 number whose layer is uncertain gets none.
@@ -104,7 +104,7 @@ class LayerJoin:
         return segment.table_index(_index_in_first_pass(segment.is_batch, batches, at))
 
     def aicpu_layer_index(self, net: int, sequence: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """Return the index into `table.runs` of each aicpu sequence number, loop × layers + i (format page 3.2).
+        """Return the index into `table.runs` of each aicpu sequence number, loop × layers + i (the-format.md 3.2).
 
         UNKNOWN_LAYER unless the table lists the segment's layers one by one.
         """

@@ -1,4 +1,4 @@
-"""`.info` files of a model: tagged items, its network segments, its layers (format page 2.4)."""
+"""`.info` files of a model: tagged items, its network segments, its layers (the-format.md 2.4)."""
 
 from __future__ import annotations
 

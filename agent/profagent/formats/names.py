@@ -1,4 +1,4 @@
-"""Meaning of a file in a JOB directory, from its name alone (format page 2.1)."""
+"""Meaning of a file in a JOB directory, from its name alone (the-format.md 2.1)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def is_collection_name(name: str) -> bool:
 
 
 def is_job_name(name: str) -> bool:
-    """Return True if a directory's name is that of a JOB (format page 1)."""
+    """Return True if a directory's name is that of a JOB (the-format.md 1)."""
     return JOB_NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Binary records of aicore, aicpu and acl_api logs as numpy arrays (format page 3.1 to 3.3)."""
+"""Binary records of aicore, aicpu and acl_api logs as numpy arrays (docs/internals/the-format.md, 3.1 to 3.3)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ticks_to_us(ticks: int | npt.NDArray[Any], frequency_mhz: int) -> float | np
 
 API_MAGIC = 0x5A5A
 
-# `words` is the whole record again, for counter maps, which read what the hardware wrote between ticks and net.
+# `words` is the whole record again: counter maps read the hardware's words between ticks and net from it.
 AICORE_DTYPE = np.dtype(
     {
         "names": ["sequence", "ticks", "net", "words"],
@@ -323,6 +323,7 @@ def read_unit(
 def _read_columns(
     kind: LogKind, pieces: Sequence[bytes], counter_map: CounterMap | None
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[np.float64]]]:
+    """Return the columns of the whole records of all pieces, and their counters if there is a map."""
     size, names = RECORD_BYTES[kind], _COLUMNS[kind]
     found: list[list[npt.NDArray[Any]]] = []
     counted: list[Mapping[str, npt.NDArray[np.float64]]] = []
@@ -343,6 +344,7 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def _passes(pieces: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Yield the pieces in runs of about PASS_BYTES, which are joined and decoded at once."""
     begin = size = 0
     for number, piece in enumerate(pieces, 1):
         size += len(piece)

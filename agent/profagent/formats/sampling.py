@@ -1,4 +1,4 @@
-"""Samples of the runtime: which inferences it should have recorded, and which it did (format page 2.3). Pure.
+"""Samples of the runtime: which inferences it should have recorded, and which it did (the-format.md 2.3). Pure.
 
 The runtime samples a model's first inference, and a later one when at least `interval` inferences were run since the
 last sample. While an earlier sample is still being written it postpones, and the count restarts where it sampled. So of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # How samples are assigned to the loads of a model that was loaded again under its name in one JOB. Each load counts its
-# pictures from 0, and its first inference is always sampled (format page 2.3). Samples of two loads at one picture
+# pictures from 0, and its first inference is always sampled (the-format.md 2.3). Samples of two loads at one picture
 # count are in one file, one after the other. So the file of picture 0 has a part for each load, and the begin of that
 # part shows to which load an inference of another file belongs.
 def counts_of_loads(times: Mapping[int, Sequence[int | None]]) -> list[list[int]] | None:

@@ -213,11 +213,11 @@ def require_identity(board: str) -> None:
         )
 
 
-def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: str, first: Path | None) -> None:
+def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, shown_path: str, taken: Path | None) -> None:
     """Raise UsageError if a file of the copy is shorter than the mirrored one, which it would replace.
 
-    A copy of the JOB at `first`, which the same import has taken already, is refused for any difference: it may
-    only continue that one.
+    `taken` is a copy of the same JOB that this import has taken already. Beside it, another copy is refused unless it
+    only has more bytes at the end. `shown_path` is the copy's path for messages.
     """
     hint = "import it by itself into another workspace: --workspace DIR"
     if not mirrored.is_dir():
@@ -227,11 +227,11 @@ def _require_no_loss(copy: Path, listing: JobListing, mirrored: Path, address: s
         if not there.is_file():
             continue
         size, held = file.stat().st_size, there.stat().st_size
-        if first is not None and (size < held or not _begin_alike(file, there, held)):
-            what = f"{address} is another copy of the JOB in {first}: {display_text(path)} is not the same"
+        if taken is not None and (size < held or not _begin_alike(file, there, held)):
+            what = f"{shown_path} is another copy of the JOB in {taken}: {display_text(path)} is not the same"
             raise UsageError(what, hint=hint)
         if size < held and not _is_readable_done(path, file):
-            what = f"{address} has less than what is there of this JOB: {size:,} of {held:,} bytes"
+            what = f"{shown_path} has less than what is there of this JOB: {size:,} of {held:,} bytes"
             raise UsageError(f"{what} of {display_text(path)}", hint=hint)
 
 

@@ -93,7 +93,7 @@ async def _import_job(
     job: Job, workspace: Workspace, board: str, maps: CounterMaps, profiling: Profiling | None
 ) -> ImportedSource:
     try:
-        # A signal cancels the import; the next one continues from what the workspace has by then.
+        # Nobody sets this event: a signal cancels the task, and the next import continues from what the workspace has.
         summary = await import_into(
             job.path, workspace, asyncio.Event(), board=board, maps=maps, profiling=profiling, found=job
         )

@@ -219,7 +219,7 @@ class DataLog:
         """Return the first record of the last inference by the `.done`; None if it is not usable.
 
         A `.done` by which the last inference would begin in the middle of an earlier one belongs to an earlier load:
-        that of the last load was not written, or counts bytes of another inference too (format page 1).
+        that of the last load was not written, or counts bytes of another inference too (the-format.md 1).
         """
         if self.done is None or self.done.file_len > self.facts.size or self.facts.size == 0:
             return None
@@ -350,7 +350,7 @@ _STALE = frozenset({STALE, GROWING_STALE})
 _OPEN = _GROWING | _STALE | {EARLY}
 
 # By event, the next state for each state in the order of DataLogState; None where the event cannot happen. A model that
-# is loaded again adds to its log, and then writes the `.done` again (format page 2.2). So bytes behind a complete log
+# is loaded again adds to its log, and then writes the `.done` again (the-format.md 2.2). So bytes behind a complete log
 # make its `.done` stale, and so does an announcement, unless the `.done` came in this stream. A `.done` that is
 # rewritten while its log is complete is early: it belongs to bytes that are still to come.
 _TRANSITIONS: Mapping[LogEvent, tuple[DataLogState | None, ...]] = {

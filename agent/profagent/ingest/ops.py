@@ -1,4 +1,4 @@
-"""Subscribed operators: a descriptor of 256 bytes, and a row, for each executed layer (format page, section 4)."""
+"""Subscribed operators: a descriptor of 256 bytes, and a row, for each executed layer (the-format.md 4)."""
 
 from __future__ import annotations
 

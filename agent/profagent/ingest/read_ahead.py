@@ -36,7 +36,7 @@ class AheadReader:
         self._files_ahead, self._bytes_ahead = files_ahead, bytes_ahead
         self._buffer = bytearray()
         # Place of the first file for which the kernel has not been asked.
-        self._asked = 0
+        self._next_to_request = 0
         # True if many of the last files that were asked for were not in memory.
         self._is_cold = False
         # The thread that asks. It alone changes the two fields above while it runs.
@@ -61,15 +61,19 @@ class AheadReader:
             os.close(handle)
 
     def _reached(self, place: int, *, is_cold: bool) -> None:
-        is_due = place >= self._asked or (self._is_cold and place + self._files_ahead // 2 >= self._asked)
+        """Start the thread that asks if files are cold, and the reader is near the end of what was asked for."""
+        is_due = place >= self._next_to_request or (
+            self._is_cold and place + self._files_ahead // 2 >= self._next_to_request
+        )
         if not (is_cold or self._is_cold) or not is_due or (self._asking is not None and self._asking.is_alive()):
             return
-        self._asked = max(self._asked, place + 1)
+        self._next_to_request = max(self._next_to_request, place + 1)
         self._asking = threading.Thread(target=self._ask, name="read-ahead", daemon=True)
         self._asking.start()
 
     def _ask(self) -> None:
-        first = place = self._asked
+        """Ask for the next files, few while the files before were in memory."""
+        first = place = self._next_to_request
         most = self._files_ahead if self._is_cold else min(FIRST_FILES_AHEAD, self._files_ahead)
         end, left, cold = min(place + most, len(self._paths)), self._bytes_ahead, 0
         while place < end and left > 0:
@@ -81,7 +85,7 @@ class AheadReader:
                 cold += _ask_for(handle, min(size, left))
                 left -= size
             place += 1
-        self._asked, self._is_cold = place, cold > (place - first) * COLD_SHARE
+        self._next_to_request, self._is_cold = place, cold > (place - first) * COLD_SHARE
 
 
 def _ask_for(handle: int, size: int) -> bool:

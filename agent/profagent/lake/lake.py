@@ -181,23 +181,26 @@ class Lake:
         how = {"mode": "overwrite", "predicate": f"session = '{push.session}'", "partition_by": None}
         return self._commit(SESSIONS, push, row.schema, lambda: iter([row]), **how)
 
-    def _commit(self, table: str, push: Push, schema: pa.Schema, batches: Batches, **more: Any) -> bool:
+    def _commit(self, table: str, push: Push, schema: pa.Schema, batches: Batches, **options: Any) -> bool:
+        """Write a push once, under its name as transaction; `options` go to `write_deltalake`. Returns as `append`."""
         how: dict[str, Any] = {
             "mode": "append",
             "partition_by": [PARTITION],
+            # A table that an older version made lacks later columns: the write adds them.
             "schema_mode": "merge",
             "writer_properties": PROPERTIES,
             "commit_properties": _commit_of(_THERE, [push.name]),
         }
-        how |= more
+        how |= options
 
         def append() -> bool:
             if (found := self._appended.get(table)) is None:
                 found = self.opened(table) or self._made(table, schema, how["partition_by"])
                 self._appended[table] = found
             found.update_incremental()
-            # Delta accepts a transaction twice without an error. So this state is asked for it, and the write must
-            # follow on this very state: if another process has committed the push since, the write conflicts and fails.
+            # Delta accepts a transaction twice without an error. So the push's name is looked up in this state of the
+            # table, and the write must follow on this very state: if another process has committed the push since, the
+            # write conflicts and fails.
             version = found.transaction_version(push.name)
             if version == _GIVEN_UP:
                 raise LakeError("the push took so long that its rows were discarded", hint="push the session again")

@@ -203,7 +203,7 @@ class FollowedStream:
         """Pass the session's events to the sink and the observer, and then its messages to the board."""
         while events := self._session.events_received():
             for event in events:
-                await self._know(event)
+                await self._handle(event)
         self._capture.stand()
         await self._send_all()
 
@@ -290,13 +290,16 @@ class FollowedStream:
             if self._is_listening and self._session.quiet(_now()):
                 await self._queue.put(None)
 
-    async def _know(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
+        """Pass an event to the sink and the observer, after the commits that it must follow."""
         sink, observer = self._capture.sink, self._capture.observer
+        # Data and questions about logs may overtake a commit that is under way; every other event must find its rows.
         if not isinstance(event, Arrived | LogsAnnounced):
             await self._capture.committed()
         match event:
             case Arrived():
                 observer.changed(await sink.take(event.events, self._acknowledge, more=not self._queue.empty()))
+                # JOBs that the sink refuses are not followed further.
                 self._session.took(sink.refused)
             case LogsAnnounced():
                 self._session.hold(await sink.holdings(event.logs))

@@ -314,7 +314,7 @@ class BoardMirrors:
                 continue
             assert log is not None, "only a Loss can be about no log"
             try:
-                changes.setdefault(job, []).extend(self._mean(log, received.event, reached))
+                changes.setdefault(job, []).extend(self._changes_of(log, received.event, reached))
             except UnsupportedBoardError as error:
                 changes[job].append(self._refuse(job, error))
             except StoreError as error:
@@ -357,9 +357,10 @@ class BoardMirrors:
         self.refused[job], entry = refusal(job, error)
         return LinkLedger(None, entry)
 
-    def _mean(
+    def _changes_of(
         self, log: FollowedLog, event: Started | Chunk | Completed | Removed, reached: dict[int, Acknowledgement]
     ) -> Iterable[Change]:
+        """Write an event's bytes to the mirror, and return what they change in the database."""
         job, path = self._of(log.job), checked_path(log.path)
         if isinstance(event, Started | Chunk) and self._is_past(log.job):
             self._past[log.job][path] = event.offset + len(event.data)
@@ -441,14 +442,18 @@ class BoardMirrors:
         elif (content := job.mirror.finish_snapshot(path)) is not None:
             changes += job.decoder.snapshot(path, event.generation, content, event.digest, size=event.size)
         else:
-            # The mirror has no new content: the snapshot is as it was held, and a removed one is back.
+            # The board sent no content, as the mirror has it already. The row is written again, in case the snapshot
+            # was removed and is back.
             changes.append(LogAdvanced(path, event.generation, event.size, complete=True, digest=event.digest))
             changes += job.decoder.confirm(path)
         _check_digest(job.mirror.prefix_digest(path, event.size, declared=event.digest), event.digest, log.job, path)
         return changes
 
     def _is_as_held(self, handle: int, event: Started | Completed) -> bool:
-        """Return True if a complete log starts or ends as it is committed: its bytes and rows stay unchanged."""
+        """Return True if a complete log starts or ends as it is committed: its bytes and rows stay unchanged.
+
+        Where it does not, the log counts as verified no longer.
+        """
         known = self._verified.get(handle)
         if known is None:
             return False

@@ -364,16 +364,17 @@ class Recording:
             raise
 
     async def change_state(self, name: str, state: str, *, caught_up: bool) -> Sequence[Applied]:
-        """Write a JOB's state; when an ended one is complete, note its logs that are not.
+        """Write a JOB's state; when an ended JOB has been copied, note the logs that lack their end.
 
         Nothing more is expected of a removed JOB, even if it is not complete.
         """
         if state == REMOVED:
             await self._note_removal(name, was_followed=caught_up)
-        await self._enter(name, state, caught_up=caught_up or state == REMOVED)
+        await self._write_state(name, state, caught_up=caught_up or state == REMOVED)
         return self._take_applied()
 
-    async def _enter(self, name: str, state: str, *, caught_up: bool) -> None:
+    async def _write_state(self, name: str, state: str, *, caught_up: bool) -> None:
+        """Write the state, and note logs that the board does not have any more and, at the end, logs without one."""
         has_ended = caught_up and state in ENDED_STATES
         changes: list[Change] = []
         if caught_up and state != REMOVED and name not in self.refused:
@@ -383,6 +384,7 @@ class Recording:
             for path, copied in gone.items():
                 changes += (LogRemoved(path), LinkLedger(path, unfollowed_removal(copied)))
         if has_ended:
+            # Logs that no `.done` has ended, logs that no judgement has reached, and `.done` files without their data.
             unsettled, orphans = await self.session.unsettled_logs(name), await self.session.orphan_dones(name)
             unsettled = sorted({*unsettled, *await self.session.unjudged_logs(name)})
             changes += await to_the_end(self._mirrors.assess, name, unsettled, orphans)
@@ -420,7 +422,7 @@ class Recording:
             is_whole = job.caught_up and (self._deletes or await self.session.has_finished(job.name))
             if unsettled or not is_whole:
                 self.note(job.name, unfollowed_job_removal(unsettled))
-        await self._enter(job.name, REMOVED, caught_up=True)
+        await self._write_state(job.name, REMOVED, caught_up=True)
 
     async def _note_removal(self, name: str, *, was_followed: bool) -> None:
         has_ended = await self.session.state_of(name) in ENDED_STATES

@@ -60,7 +60,10 @@ class Texts:
         return self._reasons.get(name, english)
 
     def line(self, english: str) -> str:
-        """Return a line that another part of profagent wrote, translated whole or part by part."""
+        """Return a line that another part of profagent wrote, translated whole or part by part.
+
+        Patterns are tried in the order of the language's file: the first that matches wins.
+        """
         if not self._lines:
             return english
         for pattern, text in self._lines:

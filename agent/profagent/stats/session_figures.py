@@ -389,7 +389,7 @@ class SessionFigures:
         return self._bound(ratios)
 
     def models(self, by: By = "model") -> list[ModelFigures]:
-        """The figures of each model, or of each on each device, what takes most time first."""
+        """Return the figures of each model, or of each on each device, the longest total time first."""
         found = [model.figures(self.unit(by)) for model in self._models_by(by).values()]
         return sorted(found, key=lambda each: (-(each.latency.total or 0.0), -(each.layers.total or 0.0), each.key))
 
@@ -398,7 +398,8 @@ class SessionFigures:
         return self._models[by if is_apart else "model"]
 
     def rows(self, by: By) -> list[Row]:
-        """A row for each key that the JOBs have, by falling time in an inference; the rest of each model in the end."""
+        """Return a row for each key, the longest time in an inference first, then the rest of each model's latency."""
+        # Counters are the NPU's: layers of the CPU have no bound.
         bounds = {} if by == "aicpu" else {key: self._bound(ratios) for key, ratios in self._ratios_by(by).items()}
         models = self.models(by)
         if by in OF_WHOLE_INFERENCES:
@@ -410,6 +411,7 @@ class SessionFigures:
             for key, time in model.times_in_inference(by).items():
                 rows.append(Row(key, figures[key], parts.share(time), bounds.get(key), time))
             if parts.rest_us is not None and by != "aicpu":
+                # The row of what no layer explains has as many parts in its key as the other rows.
                 key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[by]) - 2))
                 rests.append(Row(key, model.rest(), parts.share(parts.rest_us), None, parts.rest_us))
         return [*sorted(rows, key=lambda row: (-(row.in_inference or 0.0), row.key)), *rests]

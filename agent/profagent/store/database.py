@@ -100,9 +100,10 @@ class Part(Struct, frozen=True):
 async def writing(file: Path, *, durable: bool = True, scripts: Iterable[str] = ()) -> AsyncIterator[Writing]:
     """Open the database at `file` for writing, creating it if necessary; with `durable`, commits wait for the disk.
 
-    A new file is readable by its owner only. `scripts` create what sources need beside the schema; they run each time.
-    Foreign keys are declared but not enforced: to delete a segment would search every record. Raises StoreError when
-    the file cannot be opened or written, belongs to another program, or has another schema version.
+    Without it a loss of power may undo the newest commits, which is right for rows that can be made again. A new file
+    is readable by its owner only. `scripts` create the tables of sources, which the schema lacks; they run each time.
+    Foreign keys are declared but not enforced: the check of a deleted segment would search all records. Raises
+    StoreError when the file cannot be opened or written, belongs to another program, or has another schema version.
     """
     try:
         make_private_folder(file.parent)

@@ -77,7 +77,7 @@ _COMMITTED = (
 _AT_PATH = f"{_COMMITTED} AND j.name = ? AND l.path = ?"
 # A removed log may have been created anew for a while, and need not come again.
 _UNFINISHED = f"{_COMMITTED} AND (l.complete = 0 OR l.complete = 2 AND l.digest IS NULL)"
-# The daemon's own rule (format page 1): complete calls prove that the model was unloaded; empty logs do not count.
+# The daemon's own rule (the-format.md 1): complete calls prove that the model was unloaded; empty logs do not count.
 _FINISHED = (
     "WITH l AS (SELECT kind, model, offset, complete = 1 AS is_complete FROM log JOIN job USING (job)"
     " WHERE board = ? AND job.name = ? AND generation > 0 AND kind IN ('aicore', 'aicpu', 'acl_api', 'net_info'))"

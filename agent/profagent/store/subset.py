@@ -73,6 +73,7 @@ class Table:
 def tables_of(connection: sqlite3.Connection, database: str = "main") -> dict[str, Table]:
     """Return the tables of an attached database by name, each after those to which it refers."""
     sql = f"SELECT name FROM {database}.sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"  # noqa: S608
+    # Of a row of foreign_key_list, 3 is the column that refers, and 2 the table to which it does.
     references = {
         name: {row[3]: row[2] for row in connection.execute(f"PRAGMA {database}.foreign_key_list({name})")}
         for (name,) in connection.execute(sql).fetchall()
@@ -82,8 +83,9 @@ def tables_of(connection: sqlite3.Connection, database: str = "main") -> dict[st
         name: _table(connection, database, name, of_name, is_referred=name in referred)
         for name, of_name in references.items()
     }
-    behind = {name: {*table.references.values(), *table.owners().values()} for name, table in tables.items()}
-    return {name: tables[name] for name in TopologicalSorter(behind).static_order()}
+    # Rows are chosen and numbered by the rows to which they refer, so the tables of these come first.
+    depends_on = {name: {*table.references.values(), *table.owners().values()} for name, table in tables.items()}
+    return {name: tables[name] for name in TopologicalSorter(depends_on).static_order()}
 
 
 def last_numbers(connection: sqlite3.Connection, database: str) -> dict[str, int]:

@@ -66,13 +66,13 @@ DONE_SUFFIX = ".done"
 WHOLE = UnitLog(1, is_complete=True)
 
 # Logs of inferences whose figures have a certain state: touching these has the figures judged anew.
-_UNKNOWN = (
+_LOGS_BY_STATE = (
     "SELECT DISTINCT l.path FROM inference i JOIN model m USING (model) JOIN segment g USING (inference)"
     " JOIN log l USING (log) WHERE m.job = ? AND i.figures {}"
 )
-_PENDING = _UNKNOWN.format("= 'pending'")
-_NOT_FINAL = _UNKNOWN.format("<> 'final'")
-_FINAL_OF_MODEL = _UNKNOWN.format("= 'final' AND i.model = ?")
+_PENDING = _LOGS_BY_STATE.format("= 'pending'")
+_NOT_FINAL = _LOGS_BY_STATE.format("<> 'final'")
+_FINAL_OF_MODEL = _LOGS_BY_STATE.format("= 'final' AND i.model = ?")
 # SQLite orders texts behind numbers, so a count from 2^63 on is the maximum where there is one.
 _LATEST = "SELECT max(current_pic_count) FROM inference WHERE model = ?"
 # The NPU's clock, and whether info.json is complete: without it the clock may still come.
@@ -125,7 +125,12 @@ class Applied(Struct, frozen=True):
 
 
 class JobRows:
-    """Reducer of one batch of one session: the rows of one JOB."""
+    """Writer of the rows of one JOB in one batch of one session.
+
+    To *judge* an inference is to decide the state of its figures; to *touch* a log marks its inference for that. To
+    *settle* judges all that is pending for the last time. To *use* a log notes that a model has logs of its unit. To
+    *void* a log drops what its earlier bytes said. *Plain* inferences came complete in one batch.
+    """
 
     def __init__(
         self, connection: sqlite3.Connection, session: int, job: int, numbers: Numbers, *, keeps_records: bool = True

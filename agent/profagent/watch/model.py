@@ -279,7 +279,7 @@ class BoardModel:
         layers = self._models.get(who)
         if layers is None:
             layers = self._models[who] = ModelLayers()
-        self._see(event["end_us"])
+        self._note_time(event["end_us"])
         layers.take(event["layers"], event["times"])
 
     def _take_calls(self, event: Event) -> None:
@@ -291,7 +291,7 @@ class BoardModel:
             calls.count += len(chosen)
             known = chosen[chosen["begin_us"] > 0][-SHOWN_VALUES:]
             calls.times_us.extend((known["end_us"].astype(float) - known["begin_us"].astype(float)).tolist())
-        self._see(int(records["end_us"].max()))
+        self._note_time(int(records["end_us"].max()))
 
     def _take_board(self, event: Event) -> None:
         self._daemon_cpu = event["daemon_cpu"]
@@ -304,7 +304,7 @@ class BoardModel:
                 self._put("ranges", f"{ops['source']} ops", "/s", ops["per_s"], ops["count"])
         for mark in event["marks"]:
             self.note("mark", mark.text, mark.time_us)
-        self._see(event["time_us"])
+        self._note_time(event["time_us"])
 
     def _put(self, what: str, name: str, unit: str, value: float, count: int) -> None:
         values = self._series[what].get(name)
@@ -313,5 +313,5 @@ class BoardModel:
         values.values.append(value)
         values.count += count
 
-    def _see(self, time_us: int | None) -> None:
+    def _note_time(self, time_us: int | None) -> None:
         self._newest_us = max(self._newest_us, time_us or 0)

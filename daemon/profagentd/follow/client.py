@@ -204,7 +204,7 @@ class ClientStream:
         if not (due or losses):
             return False
         await self._send(messages.batches(losses))
-        if any(following.is_over for following in due):
+        if any(following.is_removed for following in due):
             await self._send_released()
         return await self._send(map(messages.job_status, due))
 

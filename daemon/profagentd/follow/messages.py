@@ -96,7 +96,7 @@ def _put_logs(logs: Iterable[Log], announced_logs: Any) -> None:
 
 
 def released(handles: Sequence[int]) -> Iterator[wire.ServerMessage]:
-    """Return messages with handles that are over."""
+    """Return messages with handles of logs that this stream does not follow any more."""
     return (wire.ServerMessage(released=wire.Released(handles=page)) for page in _pages(handles))
 
 

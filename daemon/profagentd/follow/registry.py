@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 TICK_S = 0.5
 # After a suspension of this length, events that wait are handled before the elapsed time counts as rest.
 STANDSTILL_S = 1.0
-# A JOB whose logs are complete is finished after this time without a change (format page 1).
+# A JOB whose logs are complete is finished after this time without a change (the-format.md 1).
 FINISHED_AFTER_S = 2.0
 # Interval of checking whether a process has the NPU open: each check walks /proc.
 NPU_LOOK_S = 5.0

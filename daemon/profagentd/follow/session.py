@@ -35,7 +35,7 @@ class NameLookup:
     touches: Mapping[bytes, FileEvent]
     walk: CollectionWalk | None
     limit: int
-    announced: Collection[bytes] | None  # as for `walk.look`
+    announced: Collection[bytes] | None  # as for `walk.look_up`
 
     def run(self) -> WalkPage:
         """Look the names up. Blocks, so it runs in a worker thread."""
@@ -75,7 +75,7 @@ class Following:
         self.announced.clear()
 
     @property
-    def is_over(self) -> bool:
+    def is_removed(self) -> bool:
         """True if the JOB's directory is gone."""
         return self.job.state is JobState.REMOVED
 
@@ -105,17 +105,18 @@ class Following:
         self.retry_at = float("-inf")
 
     def take_created(self, limit: int) -> list[tuple[bytes, FileEvent]]:
-        """Take at most `limit` new names, oldest first, which are announced without a lookup."""
+        """Remove at most `limit` new names, oldest first, and return them: they are announced without a lookup."""
         made = ((path, event) for path, event in self.touches.items() if event.is_new_name)
         taken = list(itertools.islice(made, max(0, limit)))
         for path, _ in taken:
             del self.touches[path]
         return taken
 
-    def next_lookup(self, room: int) -> NameLookup:
-        """Return the next names for `room` logs: changed ones first, then those of the walk.
+    def begin_lookup(self, room: int) -> NameLookup:
+        """Begin a lookup of the next names for `room` logs, and return it: changed names first, then those of the walk.
 
-        A changed name may bring up to NAMES_OF_ONE logs with it, a name of the walk few.
+        The changed names are taken out, and a walk that is due begins. A changed name may bring up to NAMES_OF_ONE logs
+        with it, a name of the walk few: half of the room is enough for these.
         """
         self.is_lookup_running = True
         announced = None if self.is_in_order else self.announced
@@ -130,7 +131,7 @@ class Following:
     def apply_lookup(self, names: NameLookup, page: WalkPage, now: float) -> None:
         """Apply the result of a lookup; names of a missing directory are looked up again later."""
         self.is_lookup_running = False
-        if page.is_job_gone and not self.is_over:
+        if page.is_job_gone and not self.is_removed:
             self.walk, self.wants_walk, self.is_in_order = None, True, False
             self.retry_at = now + MISSED_S
             for path, event in names.touches.items():
@@ -205,7 +206,7 @@ class FollowSession:
             self._followings[following.handle] = following
         # Another state takes back an earlier caught-up, which was said of the old state.
         following.status_due, following.caught_up_sent = True, False
-        if following.is_followed and following.is_over:
+        if following.is_followed and following.is_removed:
             self._losses += following.end()
             self._note_event_of_all(following, FileEvent.DELETED)
 
@@ -234,7 +235,7 @@ class FollowSession:
     def select(self, follow: Iterable[int], unfollow: Iterable[int]) -> None:
         """Follow some JOBs and stop following others. Raises Refusal for a handle that never was."""
         for handle in follow:
-            if (following := self._following_of(handle)) and not (following.is_followed or following.is_over):
+            if (following := self._following_of(handle)) and not (following.is_followed or following.is_removed):
                 following.follow(is_followed=True)
         for handle in unfollow:
             if following := self._following_of(handle):
@@ -288,11 +289,11 @@ class FollowSession:
             each
             for each in changed
             # A client that hears of a JOB's end expects no more of its logs, so these end first.
-            if not (each.is_over and (each.is_lookup_running or self.table.of_job(each.handle)))
+            if not (each.is_removed and (each.is_lookup_running or self.table.of_job(each.handle)))
         ]
         for each in due:
             each.status_due = False
-            if each.is_over:
+            if each.is_removed:
                 del self._followings[each.handle], self._by_job[each.job]
         return due
 
@@ -302,7 +303,7 @@ class FollowSession:
         Logs of an open JOB may still wait for their completion: a spool that is written all the time never rests.
         """
         new = [each for each in self._followings.values() if each.is_followed and not each.caught_up_sent]
-        due = [each for each in new if not (each.status_due or each.is_over) and self._is_caught_up(each)]
+        due = [each for each in new if not (each.status_due or each.is_removed) and self._is_caught_up(each)]
         for each in due:
             each.caught_up_sent = True
         return due
@@ -342,7 +343,10 @@ class FollowSession:
         return logs
 
     def next_lookup(self, now: float) -> NameLookup | None:
-        """Return the next names to look up, bounded by the room for logs; None without names or room."""
+        """Begin the next lookup of any JOB and return it, bounded by the room for logs; None without names or room.
+
+        Idle logs are released first if the room is short.
+        """
         self.awaits_room = False
         # The lowest handle first. A lookup is one page, so logs are read and sent between two of them.
         following = next((each for each in self._followings.values() if each.can_look_up(now)), None)
@@ -356,7 +360,7 @@ class FollowSession:
         if self.awaits_room:
             return None
         self._last_lookup_s = now
-        return following.next_lookup(room)
+        return following.begin_lookup(room)
 
     def apply_lookup(self, names: NameLookup, page: WalkPage, now: ClockReading) -> tuple[list[Log], list[Loss]]:
         """Apply a lookup; return the logs to announce, which have handles now, and the losses that it showed."""
@@ -367,7 +371,7 @@ class FollowSession:
         new = []
         for sighting in page.logs:
             log = self.table.at(following.handle, sighting.path)
-            if following.is_over:
+            if following.is_removed:
                 page.missing.append(sighting.path)
             elif log is None:
                 following.note_announced(sighting.path)
@@ -375,7 +379,7 @@ class FollowSession:
                 new.append(log)
             elif sighting.path in names.touches:
                 self.table.note_event(log, names.touches[sighting.path])
-        if following.is_over and page.is_job_gone:
+        if following.is_removed and page.is_job_gone:
             page.missing += names.touches
         # An announced log reports its own removal.
         page.missing = [path for path in page.missing if self.table.at(following.handle, path) is None]
@@ -392,7 +396,7 @@ class FollowSession:
             if root is None and not is_late(place.root):
                 root = place.root
             if place.root == root:
-                tasks.append(ReadTask(log, place, following.job.source, following.is_over))
+                tasks.append(ReadTask(log, place, following.job.source, following.is_removed))
             else:
                 self.table.put_back((log,))
         return tasks
@@ -403,7 +407,7 @@ class FollowSession:
         following = self._followings.get(log.job)
         # A file that came under the name since the log's end is another log, and is looked up.
         has_successor = log.state is OVER and log.turn is Turn.AGAIN
-        if has_successor and following and following.is_followed and not following.is_over:
+        if has_successor and following and following.is_followed and not following.is_removed:
             following.note(log.path, log.file_events)
         return events
 

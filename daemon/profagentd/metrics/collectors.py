@@ -1,8 +1,8 @@
 """Collectors of metrics, one for each subsystem. They read files directly, and start no process.
 
-A collector is called with the root of the board's files (`/`, or a test's directory) and returns samples. OSError means
-that the board lacks the subsystem, or that it cannot be read now. Its docstring is printed into
-docs/reference/metrics.md, as the description of its metrics.
+A collector is called with the root of the board's files (`/`, or a test's directory) and returns its samples, mostly as
+a generator. OSError, from the call or while the samples are read, means that the board lacks the subsystem or that it
+cannot be read now. A collector's docstring is printed into docs/reference/metrics.md, where it describes its metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ UNITS = {
 
 
 class Sample(NamedTuple):
-    """Present value of a metric, named `collector.thing`, with a unit of UNITS."""
+    """Present value of a metric, with a unit of UNITS.
+
+    Its name is `collector.thing`; samples of a process are named by its label instead, as in `program.NAME-PID.rss`.
+    """
 
     name: str
     unit: str
@@ -258,7 +261,7 @@ class Processes:
 Collector = Callable[[Path], Iterable[Sample]]
 
 
-def all_collectors(roots: Iterable[bytes], spools: bytes) -> dict[str, Collector]:
+def all_collectors(roots: Iterable[bytes], spool_root: bytes) -> dict[str, Collector]:
     """Return new collectors by name; some hold the values of their last call. A new collector gets its line here."""
     return {
         "npu": npu,
@@ -269,7 +272,7 @@ def all_collectors(roots: Iterable[bytes], spools: bytes) -> dict[str, Collector
         "load": load,
         "cpu": Processors(),
         "network": Network(),
-        "disk": Disks(roots, spools),
+        "disk": Disks(roots, spool_root),
         "process": Processes(Profiled()),
     }
 

@@ -91,7 +91,7 @@ class DeletionScan:
             self._has_others = True
             return None
         if end and len(paths) == 1 and not seen[0][1].size:
-            # Models that are not built for profiling leave empty logs without a `.done` (format page 2.1).
+            # Models that are not built for profiling leave empty logs without a `.done` (the-format.md 2.1).
             return StoredLog(self._place, seen, LogPart.TABLE, is_delivered=True)
         is_delivered = all(self._is_delivered(self._place, each, found) for each, found in seen)
         may_go = is_delivered or (

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAP_FILE = Path(__file__).with_name("counter-map.toml")
 
 WORDS_OFFSET_BYTES = 0x08
-# The hardware's words of a record lie between the duration and the segment's number (format page 3.1).
+# The hardware's words of a record lie between the duration and the segment's number (the-format.md 3.1).
 WORDS_BYTES = 0xFC - WORDS_OFFSET_BYTES
 
 CYCLES_PER_TICK = 100
@@ -68,43 +68,43 @@ def pack_words(counters: tuple[CounterWord, ...], values: Mapping[str, float], t
 
 AICORE_BYTES = 256
 
-API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5  # API ids of acl_api records (format page 3.3)
+API_LOAD, API_UNLOAD, API_EXECUTE, API_AICPU = 0, 1, 2, 5  # API ids of acl_api records (the-format.md 3.3)
 
 _API_MAGIC = 0x5A5A
 
-# The encoding bits of a TLV tag (format page 2.4).
+# The encoding bits of a TLV tag (the-format.md 2.4).
 _U8, _U16, _BYTES8, BYTES16, BYTES32 = 0x2000, 0x4000, 0x8000, 0xA000, 0xC000
 
 _FORMS = {_U8: "<HB", _U16: "<HH", _BYTES8: "<HB", BYTES16: "<HH", BYTES32: "<HI"}
 
-# The library omits the first four bytes of net.info: the first container's tag and 16-bit length (format page 2.4).
+# The library omits the first four bytes of net.info: the first container's tag and 16-bit length (the-format.md 2.4).
 _CUT_HEAD_BYTES = 4
-# The end of a text and a number, which some compilers put before the containers (format page 2.4).
+# The end of a text and a number, which some compilers put before the containers (the-format.md 2.4).
 _CUT_ITEM = b"nfo\0" + struct.pack("<HB", _U8 | 0x00B, 2)
 
 
 def aicore_record(sequence: int, ticks: int, words: bytes, segment: int) -> bytes:
-    """Return a 256-byte aicore record (format page 3.1); `words` are the hardware's bytes from 0x08 on."""
+    """Return a 256-byte aicore record (the-format.md 3.1); `words` are the hardware's bytes from 0x08 on."""
     return struct.pack("<II244sI", sequence, ticks, words, segment)
 
 
 def aicpu_record(sequence: int, layer_us: tuple[int, int], segment_us: tuple[int, int], segment: int) -> bytes:
-    """Return a 128-byte aicpu record (format page 3.2); times are (begin, end) in microseconds since the epoch."""
+    """Return a 128-byte aicpu record (the-format.md 3.2); times are (begin, end) in microseconds since the epoch."""
     return struct.pack("<I4xQQQQ84xI", sequence, *layer_us, *segment_us, segment)
 
 
 def api_record(api: int, begin_us: int, end_us: int, pid: int, tid: int) -> bytes:
-    """Return a 32-byte acl_api record (format page 3.3)."""
+    """Return a 32-byte acl_api record (the-format.md 3.3)."""
     return struct.pack("<IIQQII", _API_MAGIC, api, begin_us, end_us, pid, tid)
 
 
 def info_json(frequency_mhz: int) -> bytes:
-    """Return the text of `info.json.<dev>`: the clock is a string, and no newline ends the file (format page 2.2)."""
+    """Return the text of `info.json.<dev>`: the clock is a string, and no newline ends the file (the-format.md 2.2)."""
     return b'{"DeviceInfo": [{"aic_frequency": "%d"}]}' % frequency_mhz
 
 
 def done_text(file_len: int, span_us: tuple[int, int], **more: int) -> bytes:
-    """Return the text of a `.done` (format page 2.2); `more` are further lines after the times."""
+    """Return the text of a `.done` (the-format.md 2.2); `more` are further lines after the times."""
     lines = {"file_len": file_len, "start_time": span_us[0], "end_time": span_us[1], **more}
     return "".join(f"{key}:{value}\n" for key, value in lines.items()).encode("ascii")
 
@@ -115,7 +115,7 @@ def online_batch_num(sizes: Sequence[int]) -> bytes:
 
 
 def layer_info(network: CompiledModel, *, form: int = BYTES32, with_nul: bool = True) -> bytes:
-    """Return `.layer.info`: a container for each output of each layer (format page 2.4).
+    """Return `.layer.info`: a container for each output of each layer (the-format.md 2.4).
 
     `form` is the encoding of the containers' length. With `with_nul` a NUL ends each name and counts in its length.
     """
@@ -133,7 +133,7 @@ def layer_info(network: CompiledModel, *, form: int = BYTES32, with_nul: bool = 
 
 
 def net_info(network: CompiledModel, start: str = "items") -> bytes:
-    """Return `.net.info`: a container for each segment (format page 2.4).
+    """Return `.net.info`: a container for each segment (the-format.md 2.4).
 
     The file starts four bytes into the first container, at its `items` or at the rest of its 32-bit `length`; or with
     the whole `container`; or `elsewhere`, in the middle of another item.
@@ -200,12 +200,12 @@ def numbered_order(
     return [(index, pictures, number + each * further) for each in range(loops) for index, pictures, number in one_pass]
 
 
-FREQUENCY_MHZ = 700  # the constant that the SS928 driver reports (format page 2.2)
+FREQUENCY_MHZ = 700  # the constant that the SS928 driver reports (the-format.md 2.2)
 
 # Ticks of a record's time per microsecond, by the unit of the tick.
 TICKS_PER_US = {"100-cycles": FREQUENCY_MHZ / 100, "cycle": float(FREQUENCY_MHZ), "10-ns": 100.0, "us": 1.0}
 
-MAX_JUMP = 10  # the library drops a record whose sequence number is further on than this (format page 3.1)
+MAX_JUMP = 10  # the library drops a record whose sequence number is further on than this (the-format.md 3.1)
 
 LAUNCH_US = 12  # time before each segment; invented
 
@@ -379,7 +379,7 @@ class Drawing:
 
 
 def filtered(records: Iterable[HardwareRecord]) -> list[HardwareRecord]:
-    """Return the records of a segment that pass the library's filter (format page 3.1).
+    """Return the records of a segment that pass the library's filter (the-format.md 3.1).
 
     It drops records without ticks, with a number below the last one that passed, or more than MAX_JUMP above it; that
     number begins at 0.

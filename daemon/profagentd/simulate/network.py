@@ -26,7 +26,7 @@ else:
 MODELS = Path(__file__).with_name("models")
 AICORE, AICPU = "aicore", "aicpu"
 
-MAX_NAME_BYTES = 200  # longer model names make the library's file names fail (format page 2.1)
+MAX_NAME_BYTES = 200  # longer model names make the library's file names fail (the-format.md 2.1)
 MAX_BATCH = MAX_LOOPS = 1024
 MAX_TIME_US = 10_000_000.0
 MAX_BYTES_PER_US = 100_000.0
@@ -35,10 +35,10 @@ _HINT = "docs/reference/simulated-board.md describes the file of a simulated net
 _FRACTIONS = ("mac_busy", "mac_ppen", "vec_busy", "vec_ppen", "dstr", "dtrans", "dld", "wld")
 # Bounded so that the TLV item's 8-bit length suffices, even with four bytes a letter and a round's number appended.
 _LAYER = re.compile(r"([^:]{1,50}):([^:]{1,50})(?::([1-9][0-9]?))?")
-# The library turns these into `_` in file names (format page 2.1).
+# The library turns these into `_` in file names (the-format.md 2.1).
 _REPLACED = str.maketrans(" ./\\", "____")
 
-# Alternatives of facts that no public document settles; the format page considers the first one likely.
+# Alternatives of facts that no public document settles; the first one is likely (the-format.md 8).
 FACTS: Mapping[str, tuple[str, ...]] = {
     "tick-unit": ("100-cycles", "cycle", "10-ns", "us"),
     "batch-number": ("on", "each-batch", "each-picture", "once"),
@@ -64,7 +64,7 @@ def chosen_facts(choices: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SimulatedLayer:
-    """Layer of a network; the outputs of a Split share its id and name (format page 2.4)."""
+    """Layer of a network; the outputs of a Split share its id and name (the-format.md 2.4)."""
 
     name: str
     type: str
@@ -76,7 +76,7 @@ class FusedRun:
     """Consecutive layers that are fused, and leave one record.
 
     `time_us` is for one picture; 0 makes a record that the library drops. `counters` are fractions of the run's time,
-    and for DDR bytes per microsecond. A batch layer runs once for all pictures of a batch (format page 3.1).
+    and for DDR bytes per microsecond. A batch layer runs once for all pictures of a batch (the-format.md 3.1).
     """
 
     layers: tuple[SimulatedLayer, ...]
@@ -104,7 +104,7 @@ class CompiledModel:
     online_batch: bool = False
 
     def batch_sizes(self, pictures: int) -> tuple[int, ...]:
-        """Return the pictures in each batch of one inference (format page 3.1)."""
+        """Return the pictures in each batch of one inference (the-format.md 3.1)."""
         full, rest = divmod(pictures, self.batch_num)
         return (self.batch_num,) * full + ((rest,) if rest else ())
 
@@ -139,7 +139,7 @@ def _renamed(run: FusedRun, number: int) -> FusedRun:
 def run_order(is_batch: Sequence[bool], size: int) -> list[tuple[int, int]]:
     """Return the runs of a segment as a batch of `size` pictures executes them: (index, pictures it works on).
 
-    Runs between batch layers are executed for each picture, a batch layer once (format page 3.1).
+    Runs between batch layers are executed for each picture, a batch layer once (the-format.md 3.1).
     """
     order: list[tuple[int, int]] = []
     for batch, group in groupby(range(len(is_batch)), key=is_batch.__getitem__):

@@ -55,7 +55,7 @@ _REWRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 class JobWriter:
     """Writer of a JOB directory. Each call opens, writes and closes one file, as the library does. Raises OSError.
 
-    A full disk is no error: like the library it continues, and data without room are lost (format page, section 1).
+    A full disk is no error: like the library it continues, and data without room are lost (the-format.md 1).
     """
 
     def __init__(self, directory: Path) -> None:
@@ -134,12 +134,12 @@ class Sampling:
         return True
 
 
-RING_CALLS = 511  # the newest calls that survive between two flushes (format page 3.3)
+RING_CALLS = 511  # the newest calls that survive between two flushes (the-format.md 3.3)
 
 DEVICE_ID, STREAM_ID, MODEL_ID = 0, 3, 0
 
 API = "acl_api"
-# The manual's names of the files, which no known library uses (format page 8).
+# The manual's names of the files, which no known library uses (the-format.md 8).
 _MANUAL_PREFIXES = {AICORE: "AAcore", AICPU: "AAcpu", API: "AclModule"}
 
 CALL_BEFORE_US, CALL_AFTER_US = 15, 10  # an execute's time before and after the NPU; invented
@@ -246,7 +246,7 @@ def call_us(draw: InferenceDraw) -> int:
 
 LOAD_US, UNLOAD_US = 20_000, 900  # durations of a load and an unload; invented
 
-MAX_RUN_TIME_BATCHES = 8  # A .done holds no more of them (format page 2.2)
+MAX_RUN_TIME_BATCHES = 8  # A .done holds no more of them (the-format.md 2.2)
 
 MAX_RECORDS = 50_000  # of one inference; the drawn variants stay below 30 MB
 

@@ -1,7 +1,7 @@
 """The simulated program's side: it subscribes to its model, and marks its own steps.
 
 It writes to the daemon's FIFOs as a real program would, and loses what a real one would lose. On a real board a program
-records or subscribes, never both at once (format page 5).
+records or subscribes, never both at once (the-format.md 5).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST = 32
 
 
 def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
-    """Return the library's descriptor of an executed layer (format page 4); `start_us` is its segment's."""
+    """Return the library's descriptor of an executed layer (the-format.md 4); `start_us` is its segment's."""
     kind, name = executed.layer.type.encode()[:_LONGEST], executed.layer.name.encode()[:_LONGEST]
     begin_us, end_us = start_us + executed.begin_us, start_us + executed.end_us
     lengths = len(kind), len(name)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_RATE = 10_000.0
 _LIMITS = {
     "layers": (1, 10_000),
-    "interval": (0, 9_999),  # the library's own (format page 2.3)
+    "interval": (0, 9_999),  # the library's own (the-format.md 2.3)
     "busy": (0, 9_999),
     "pictures": (1, 1_024),
 }

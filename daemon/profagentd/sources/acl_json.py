@@ -1,4 +1,4 @@
-"""The profiling settings of a JOB's program: the `profiler` object of its acl.json (format page 5)."""
+"""The profiling settings of a JOB's program: the `profiler` object of its acl.json (the-format.md 5)."""
 
 from __future__ import annotations
 

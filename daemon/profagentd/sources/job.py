@@ -1,4 +1,4 @@
-"""The source of JOB directories: names and meaning of the runtime's files (format pages 1 and 2)."""
+"""The source of JOB directories: names and meaning of the runtime's files (the-format.md 1 and 2)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def tables_of(path: bytes) -> tuple[bytes, ...]:
     # The last three numbers belong to the inference; the part before them is the same for all of a model.
     head = path if is_of_calls else path.rsplit(b".", 3)[0]
     _, device, model = (*head.split(b".", 2), b"", b"")[:3]
-    # After the name follow the stream, which some boards omit, and the model's id (format page 2.1).
+    # After the name follow the stream, which some boards omit, and the model's id (the-format.md 2.1).
     name, *stream, model_id = model.rsplit(b".", 2) if b"." in model else (model, b"")
     if stream and stream[0].isdigit() and not is_of_calls:
         model = name + b"." + model_id
@@ -112,7 +112,7 @@ def done_length(data_path: bytes, text: bytes) -> int | None:
     """Return the `file_len` of a complete `.done` of the data log at `data_path`, else None.
 
     A complete one has all expected keys, each with an integer. Other lines are ignored: aicore may end in
-    `online_batch_num:4,2`. The length may be larger than the file, and negative (format page 1).
+    `online_batch_num:4,2`. The length may be larger than the file, and negative (the-format.md 1).
     """
     prefix = _base_name(data_path).partition(b".")[0].lower()
     found = dict(_DONE_LINE.findall(text))

@@ -75,7 +75,7 @@ def find_jobs(start: FolderPlace, depth: int) -> FoundCollections:
 def job_times(place: FolderPlace) -> tuple[int, int]:
     """Return the wall-clock times, in µs, at which the collection was made and a name last came or went in it.
 
-    The first is the time of its own directory: the runtime makes all names in it at once (format page 1).
+    The first is the time of its own directory: the runtime makes all names in it at once (the-format.md 1).
     """
     times = [_mtime_us(place.below(name)) for name in directories_of(place)]
     return times[0], max(times)

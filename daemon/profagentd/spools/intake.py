@@ -1,5 +1,7 @@
 """The intake of programs' records: a FIFO for each name, and pipes whose read end a program passes through a socket.
 
+A *descriptor* of an operator is one record of the runtime; a *file descriptor* is the kernel's.
+
 <run>/ops.NAME     descriptors of svp_acl_prof_model_subscribe, 256 bytes each
 <run>/marks        records of profagent_app.marks and profagent_mark.h, 256 bytes each
 <run>/socket       connect, and send NAME with the read end of a pipe of descriptors (SCM_RIGHTS)
@@ -280,7 +282,10 @@ class Intake:
             each.take(1)
 
     def _make_room_for_name(self, user: int) -> None:
-        """End a spool without pipes where the number of names is at its limit. Raises _PipeError."""
+        """End a spool without pipes if the user's names, or those of all users, are at their limit. Raises _PipeError.
+
+        One spool is enough: the user's own names count among all, so ending one makes room in both.
+        """
         named = {key: each for key, each in self._spools.items() if each.user is not None}
         own = {key: each for key, each in named.items() if each.user == user}
         for those, most in ((own, MOST_NAMES_OF_USER), (named, MOST_NAMES)):
@@ -414,7 +419,7 @@ class Intake:
             raise _PipeError(f"{MOST_PASSED} pipes were passed already")
         if sum(pipe.user == user for pipe in self._passed) >= MOST_PASSED_OF_USER:
             raise _PipeError(f"{MOST_PASSED_OF_USER} pipes were passed by this user already")
-        # Opened anew, as the passed descriptor is shared: its giver could make it blocking, or read from it as well.
+        # Opened anew: the flags of a passed descriptor are shared with its giver, who could make a read of it block.
         descriptor = os.open(f"/proc/self/fd/{descriptors[0]}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             pipe = _Pipe(descriptor, self._spool_for("ops", name, user), None, user)
@@ -425,7 +430,10 @@ class Intake:
         self._passed.append(pipe)
 
     def _is_read_end(self, descriptor: int) -> bool:
-        """Return True for the read end of an anonymous pipe: not an O_PATH descriptor, and no FIFO of another owner."""
+        """Return True for the read end of an anonymous pipe: not an O_PATH descriptor, and no FIFO of a file system.
+
+        All anonymous pipes of a kernel are on one device, that of this daemon's own pipe.
+        """
         flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
         status = os.fstat(descriptor)
         is_pipe = stat.S_ISFIFO(status.st_mode) and status.st_dev == os.fstat(self._wake).st_dev

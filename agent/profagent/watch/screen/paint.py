@@ -170,17 +170,19 @@ def histogram(values: NDArray[np.float64], width: int, bins: int) -> list[Line]:
 def bin_edges(values: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
     """Return the edges of at most `bins` bins of equal width, in whole µs.
 
-    No bin is narrower than the smallest step between two values: a clock's tick makes no gaps.
+    There is at least one value. No bin is narrower than the smallest step between two values, so that a clock's tick
+    makes no gaps.
     """
-    known = np.unique(values)
-    steps = np.diff(known)
+    distinct = np.unique(values)
+    steps = np.diff(distinct)
     # Smaller steps are rounding errors.
     steps = steps[steps > ROUNDING_US]
     tick = math.ceil(steps.min()) if len(steps) else 1
-    least, most = math.floor(known[0]), math.floor(known[-1]) + 1
-    wanted = math.ceil((most - least) / max(1, min(bins, len(values))))
-    each = max(tick, wanted)
-    return np.arange(least, most + each, each, dtype=np.float64)[: math.ceil((most - least) / each) + 1]
+    least, end = math.floor(distinct[0]), math.floor(distinct[-1]) + 1
+    wanted = math.ceil((end - least) / max(1, min(bins, len(values))))
+    width = max(tick, wanted)
+    # Rounding may give `arange` an edge more than the bins need: it is cut off.
+    return np.arange(least, end + width, width, dtype=np.float64)[: math.ceil((end - least) / width) + 1]
 
 
 def joined(parts: Iterable[Segment | None]) -> Line:

@@ -45,6 +45,10 @@ API_PREFIX = "svp_acl_"
 KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
 
 
+# Columns from which the header has room for notes and the baseline.
+_WIDE_HEADER = 90
+
+
 class ScreenState(NamedTuple):
     """State of the screen itself: paused or not, the visible model and its place among all, and the baseline's name."""
 
@@ -69,10 +73,10 @@ def header_lines(header: Header, screen_state: ScreenState, width: int) -> list[
             word("PAUSED", BAD) if screen_state.is_paused else None,
         ]
     )
-    return [first, _seen_line(header, screen_state, width)]
+    return [first, _model_line(header, screen_state, width)]
 
 
-def _seen_line(header: Header, screen_state: ScreenState, width: int) -> Line:
+def _model_line(header: Header, screen_state: ScreenState, width: int) -> Line:
     age = UNKNOWN if header.age_s is None else f"{header.age_s:.1f} s"
     cpu = UNKNOWN if header.daemon_cpu is None else f"{header.daemon_cpu:.1f} %"
     due = UNKNOWN if header.due is None else paint.compact(header.due)
@@ -82,11 +86,12 @@ def _seen_line(header: Header, screen_state: ScreenState, width: int) -> Line:
             word(f"profagentd {cpu}", INK),
             word(f"losses {paint.compact(header.losses)}", BAD if header.losses else GOOD),
             word(f"captured {paint.compact(header.sampled)} of {due} due", INK),
-            word(f"notes {paint.compact(header.notes)}", FAINT) if width > 90 else None,
-            word(f"against {screen_state.against}", FAINT) if screen_state.against and width > 90 else None,
+            word(f"notes {paint.compact(header.notes)}", FAINT) if width > _WIDE_HEADER else None,
+            word(f"against {screen_state.against}", FAINT) if screen_state.against and width > _WIDE_HEADER else None,
         ]
     )
     which = f" ({screen_state.place} of {screen_state.models})" if screen_state.models > 1 else ""
+    # The model's name gets what the figures and two columns between them leave.
     room = max(MODEL_COLUMNS, width - 2 - sum(part.cell_length for part in figures)) - len(which)
     return (
         joined([word(shortened(screen_state.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
