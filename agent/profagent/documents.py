@@ -79,7 +79,7 @@ class NotFinal(TypedDict):
     inferences: int
 
 
-class Provenance(TypedDict):
+class ProvenanceDocument(TypedDict):
     """Origin of the figures of a JOB, and everything that is missing or not verified about them."""
 
     profagent: str
@@ -107,7 +107,7 @@ class Provenance(TypedDict):
     not_final: list[NotFinal]
     pmu: str
     unverified: list[str]
-    told_by: NotRequired[str]
+    imported_from: NotRequired[str]
 
 
 class DurationsDocument(TypedDict):
@@ -164,7 +164,7 @@ class StatsDocument(TypedDict):
     likely: list[str]
     skip: int | None
     left_out: list[LeftOutDocument]
-    jobs: list[Provenance]
+    jobs: list[ProvenanceDocument]
 
 
 class DifferenceDocument(TypedDict):

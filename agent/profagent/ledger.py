@@ -252,7 +252,7 @@ DAMAGED_RESULT = _reason(
 JOINED_RESULT = _reason(
     "joined-result",
     NOTE,
-    "A file of another tool's results was joined, padded or possibly cut: it has several tables or arrays, NUL bytes"
+    "A file of another tool's results was joined, padded or possibly cut. It has several tables or arrays, NUL bytes"
     " between them, or a last line without an end. All of it is read.",
     "Nothing. If it contains the same file twice, import that file alone.",
 )
@@ -279,7 +279,7 @@ NOT_TAKEN = _reason(
 MISSING_SEGMENT = _reason(
     "missing-segment",
     NOTE,
-    "Segments of a spool were not copied: the daemon deleted them at the cap (which is a loss of its own), or another"
+    "Segments of a spool were not copied. The daemon deleted them at the cap (which is a loss of its own), or another"
     " host fetched them.",
     "Run `record` while the program runs, or raise `spool_cap` on the board.",
 )

@@ -13,7 +13,7 @@ from profagent.tables.table import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.documents import LeftOutDocument, ModelDocument, Provenance, StatsDocument
+    from profagent.documents import LeftOutDocument, ModelDocument, ProvenanceDocument, StatsDocument
     from profagent.stats.session_figures import ModelFigures, Row
     from profagent.stats.stats import Stats
     from profagent.tables.table import Cell
@@ -90,7 +90,7 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> Stat
         "likely": likely_counters(answer.provenance),
         "skip": skip,
         "left_out": [cast("LeftOutDocument", each._asdict()) for each in answer.left_out],
-        "jobs": cast("list[Provenance]", answer.provenance),
+        "jobs": cast("list[ProvenanceDocument]", answer.provenance),
     }
 
 

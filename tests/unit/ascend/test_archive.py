@@ -226,7 +226,7 @@ def test_of_two_members_of_one_name_the_later_is_taken_and_the_other_told(
             out.writestr("a/kernel_details.csv", second)
     assert run(["import", str(packed), "--workspace", str(workspace)]) == 0
     why = "replaced by a later one of its name in the archive"
-    assert f"not taken: 1 file {why}" in capsys.readouterr().out
+    assert f"not imported: 1 file {why}" in capsys.readouterr().out
     notes = rows(workspace, "SELECT reason, detail FROM ledger")
     assert notes == [("not-taken", f"1 file {why}: kernel_details.csv")]
     assert rows(workspace, "SELECT rows FROM ascend_files") == [(2,)]

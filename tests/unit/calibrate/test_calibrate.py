@@ -148,7 +148,10 @@ def test_jobs_that_disagree_teach_nothing(job: Path, tmp_path: Path, capsys: pyt
     tables = [next((job / "summary").glob(f"op_summary_0.yolov5s.0.1.1.{picture}.*.csv")) for picture in (0, 1)]
     arguments = [argument for each in tables for argument in ("--vendor-summary", str(each))]
     assert run(["calibrate", str(one), str(other), *arguments, "--json"]) == 1
-    counters = json.loads(capsys.readouterr().out)["counters"]
+    # The failure stands in a line of its own, below what was learnt.
+    learnt, failure = map(json.loads, capsys.readouterr().out.splitlines())
+    assert failure["code"] == "failed"
+    counters = learnt["counters"]
     assert {each["verdict"] for each in counters} == {"not found"}
     assert all(each["advice"] for each in counters)
 
@@ -225,7 +228,7 @@ def test_records_whose_bytes_are_gone_or_are_others_have_no_counters(
     file = tmp_path / "map.toml"
     file.write_bytes((Path(__file__).parents[3] / "agent/profagent/formats/maps/simulated.toml").read_bytes())
     assert run(["redecode", "1", "--workspace", str(workspace.root), "--counter-map", str(file)]) == 4
-    assert f"\n{rows} rows without: " in capsys.readouterr().out
+    assert f"\n{rows} rows without counters: " in capsys.readouterr().out
     with closing(sqlite3.connect(workspace.database)) as connection:
         assert connection.execute("SELECT count(*) FROM aicore WHERE vec_busy IS NULL").fetchone() == (rows,)
 
@@ -253,7 +256,7 @@ def test_killed_in_the_midst_it_leaves_all_as_it_was(workspace: Workspace) -> No
 def test_without_a_map_that_fits_it_is_refused(workspace: Workspace) -> None:
     with closing(sqlite3.connect(workspace.database)) as connection, connection:
         connection.execute("UPDATE session SET simulated = 0")
-    with pytest.raises(UsageError, match="no counter map"):
+    with pytest.raises(UsageError, match="not exactly one counter map"):
         asyncio.run(redecode_session(workspace, 1, BUILT_IN))
 
 

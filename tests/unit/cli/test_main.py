@@ -233,7 +233,7 @@ def test_a_file_is_made_asked_and_checked(file: Path, capsys: pytest.CaptureFixt
 def test_what_the_runtime_would_not_record_is_exit_code_1(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text('{"dump": {"dump_path": "/d"}}')
     assert run(["aclconfig", "set", "--output", "/o", str(file)]) == 1
-    assert "dump stands beside profiler" in capsys.readouterr().err
+    assert "the file has both dump and profiler" in capsys.readouterr().err
     assert run(["aclconfig", "check", str(file)]) == 1
     file.unlink()
     assert run(["aclconfig", "set", "--switch", "off", "--output", "/o", str(file)]) == 0

@@ -234,7 +234,7 @@ def test_everything_that_is_not_taken_is_told_once_and_noted_where_it_stood(
     assert rows(workspace, "SELECT value FROM session_label WHERE key = 'rank'") == [("3",)]
     run(["import", str(folder), "--workspace", str(workspace)])
     said = "of which 3 of no known family, 2 with raw data of a run whose results are taken, 1 not regular (a link or"
-    assert f"not taken: 6 files, {said} device); --json lists them\n" in capsys.readouterr().out
+    assert f"not imported: 6 files, {said} device); --json lists them\n" in capsys.readouterr().out
 
 
 def test_markers_locks_and_attributes_are_no_damage_whatever_they_are_called(
@@ -287,7 +287,7 @@ def test_raw_data_of_a_framework_is_one_source_with_the_framework_s_remedy(
         write(tmp_path / name / "FRAMEWORK" / marker, "x")
     assert run(["import", str(tmp_path), "--workspace", str(workspace)]) == 1
     told = capsys.readouterr()
-    assert told.out.count("not imported") == 1
+    assert told.out.count("not imported: /") == 1
     assert remedy.format(tmp_path / name) in told.err
     assert "msprof --export" not in told.err
 

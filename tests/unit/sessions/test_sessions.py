@@ -53,7 +53,7 @@ def test_sessions_as_json_have_the_view_s_columns(workspace: Path, capsys: pytes
 
 @pytest.mark.parametrize(
     "words",
-    [["sessions"], ["sessions", "--json"], ["baseline", "set", "x", "1"], ["gc", "--keep-last", "1"], ["stats", "1"]],
+    [["sessions"], ["baseline", "set", "x", "1"], ["gc", "--keep-last", "1"], ["stats", "1"]],
 )
 def test_a_workspace_that_is_not_there_is_an_error(
     tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
