@@ -1,16 +1,15 @@
 """Columns of rows, and their export as an Arrow C stream, which pandas, polars, DuckDB and pyarrow read.
 
-The structures are those of the Arrow C data interface, filled here so that profagent depends on no Arrow library. A
-consumer copies nothing: arrays point to the memory of numpy, which lives until the consumer releases it.
+nanoarrow, which is loaded when a stream is asked for, owns what a consumer is given: it may be released on any thread,
+and while an exception is on its way, where no function of Python can run. Nothing is copied: arrays point to the memory
+of numpy.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -141,245 +140,187 @@ def columns_from(fields: Sequence[Field], rows: Sequence[Sequence[Any]]) -> Batc
     return [ColumnValues.of(field.kind, column) for field, column in zip(fields, cells, strict=True)]
 
 
-class _Schema(ctypes.Structure):
-    """ArrowSchema."""
-
-
 class _Array(ctypes.Structure):
-    """ArrowArray."""
+    """ArrowArray of the Arrow C data interface."""
 
 
-class _Stream(ctypes.Structure):
-    """ArrowArrayStream."""
-
-
-_Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_char_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
-    ("dictionary", ctypes.POINTER(_Schema)),
-    ("release", ctypes.c_void_p),
-    ("private_data", ctypes.c_void_p),
-]
 _Array._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
+    *((name, ctypes.c_int64) for name in ("length", "null_count", "offset", "n_buffers", "n_children")),
+    ("buffers", ctypes.c_void_p),
+    ("children", ctypes.c_void_p),
     ("dictionary", ctypes.POINTER(_Array)),
     ("release", ctypes.c_void_p),
     ("private_data", ctypes.c_void_p),
 ]
-_Stream._fields_ = [
-    (name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")
-]
-_NULLABLE = 2
-_NAME = b"arrow_array_stream"
-_SCHEMA_NAME = b"arrow_schema"
-
-# What structures point to, by their `private_data`: it lives until a consumer calls `release`, from any thread.
-_held: dict[int, Any] = {}
-_keys = count(1)
 
 
-def _hold(what: Any) -> int:
-    key = next(_keys)
-    _held[key] = what
-    return key
+class _Stream(ctypes.Structure):
+    """ArrowArrayStream of the Arrow C data interface."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")
+    )
 
 
-def _release(pointer: Any) -> None:
-    """Release a structure with the children that are still its own: a consumer may have moved some elsewhere."""
-    found = pointer.contents
-    children = [found.children[place] for place in range(found.n_children)]
-    for each in (*children, *([found.dictionary] if found.dictionary else ())):
-        if each.contents.release:
-            _release(each)
-    _held.pop(found.private_data, None)
-    found.release = None
+_Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-_RELEASE_SCHEMA = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))(_release)
-_RELEASE_ARRAY = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Array))(_release)
+def _move(source: int, target: int) -> None:
+    """Move an array between addresses, as the interface has it: the source counts as released."""
+    ctypes.memmove(target, source, ctypes.sizeof(_Array))
+    _Array.from_address(source).release = None
 
 
-def _address(function: Any) -> int | None:
-    return ctypes.cast(function, ctypes.c_void_p).value
+def _address(structure: Any) -> int:
+    found: int = structure._addr()  # noqa: SLF001 - nanoarrow tells it in no other way
+    return found
 
 
-def _pointers(kind: Any, structures: Sequence[Any]) -> Any:
-    return (ctypes.POINTER(kind) * len(structures))(*map(ctypes.pointer, structures))
+def _schema(
+    form: bytes, name: str = "", metadata: Mapping[str, str] | None = None, children: Sequence[Any] = ()
+) -> Any:
+    from nanoarrow._schema import CSchemaBuilder  # type: ignore[import-untyped]  # noqa: PLC0415 - only where it is needed
 
-
-def _packed(metadata: Mapping[str, str]) -> bytes | None:
-    """Return metadata as the interface has it: the number of pairs, then each text behind its length."""
-    if not metadata:
-        return None
-    texts = [text.encode() for pair in metadata.items() for text in pair]
-    return struct.pack("=i", len(metadata)) + b"".join(struct.pack("=i", len(text)) + text for text in texts)
-
-
-def _fill_schema(
-    out: Any, form: bytes, name: str = "", metadata: Mapping[str, str] | None = None, children: Sequence[Any] = ()
-) -> None:
-    packed = _packed(metadata or {})
-    out.format, out.name, out.metadata, out.flags = form, name.encode(), packed, _NULLABLE
-    out.n_children, out.children = len(children), _pointers(_Schema, children)
-    out.release = _address(_RELEASE_SCHEMA)
-    out.private_data = _hold((packed, out.format, out.name, children, out.children))
+    builder = CSchemaBuilder.allocate()
+    builder.set_format(form.decode())
+    builder.set_name(name)
+    builder.set_nullable(True)
+    if metadata:
+        builder.append_metadata({key.encode(): value.encode() for key, value in metadata.items()})
+    builder.allocate_children(len(children))
+    for place, (child_name, child) in enumerate(children):
+        builder.set_child(place, child_name, child)
+    return builder
 
 
 def _field_schema(field: Field) -> Any:
-    out = _Schema()
-    _fill_schema(out, _FORMATS[field.kind], field.name, {"unit": field.unit} if field.unit else None)
+    builder = _schema(_FORMATS[field.kind], field.name, {"unit": field.unit} if field.unit else None)
     if field.kind == "category":
-        texts = _Schema()
-        _fill_schema(texts, _FORMATS["text"])
-        out.dictionary = ctypes.pointer(texts)
-        _held[out.private_data] = (_held[out.private_data], texts)
-    return out
+        builder.set_dictionary(_schema(_FORMATS["text"]).finish())
+    return builder.finish()
 
 
-def _fill_array(out: Any, length: int, buffers: Sequence[NDArray[Any] | None], unknown: int = 0) -> None:
-    arrays = [None if each is None else np.ascontiguousarray(each) for each in buffers]
-    addresses = (ctypes.c_void_p * len(arrays))(*(None if each is None else each.ctypes.data for each in arrays))
-    out.length, out.null_count, out.offset = length, unknown, 0
-    out.n_buffers, out.buffers = len(arrays), addresses
-    out.release = _address(_RELEASE_ARRAY)
-    out.private_data = _hold((arrays, addresses))
+def schema_of(fields: Sequence[Field], metadata: Mapping[str, str]) -> Any:
+    """Return a nanoarrow schema of these fields, with their units and with metadata of the whole."""
+    children = [(field.name, _field_schema(field)) for field in fields]
+    return _schema(b"+s", "", metadata, children).finish()
 
 
-def _utf8(texts: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+def _array(schema: Any, length: int, buffers: Sequence[Any], unknown: int = 0, children: Sequence[Any] = ()) -> Any:
+    from nanoarrow.c_array import c_array_from_buffers  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
+
+    return c_array_from_buffers(
+        schema, length, buffers, null_count=unknown, children=children, validation_level="none", move=True
+    )
+
+
+def _utf8(texts: Sequence[str]) -> tuple[NDArray[np.int32], bytes]:
     """Return the offsets of texts in their joined bytes, and these."""
     encoded = [text.encode("utf-8", "replace") for text in texts]
     offsets = np.zeros(len(encoded) + 1, np.int32)
     np.cumsum([len(each) for each in encoded], out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+    return offsets, b"".join(encoded)
 
 
-def _column_array(kind: Kind, values: ColumnValues) -> Any:
-    out, unknown, bits = _Array(), 0, None
+def _column_array(schema: Any, kind: Kind, values: ColumnValues) -> Any:
+    unknown, bits = 0, None
     if values.known is not None:
         unknown, bits = int(len(values) - values.known.sum()), np.packbits(values.known, bitorder="little")
     if kind == "text":
         texts = ["" if place < 0 else values.texts[place] for place in values.numbers.tolist()]
-        _fill_array(out, len(values), (bits, *_utf8(texts)), unknown)
-    else:
-        _fill_array(out, len(values), (bits, values.numbers), unknown)
+        return _array(schema, len(values), (bits, *_utf8(texts)), unknown)
+    column = _array(schema, len(values), (bits, np.ascontiguousarray(values.numbers)), unknown)
     if kind == "category":
-        texts_of = _Array()
-        _fill_array(texts_of, len(values.texts), (None, *_utf8(values.texts)))
-        out.dictionary = ctypes.pointer(texts_of)
-        _held[out.private_data] = (_held[out.private_data], texts_of)
-    return out
+        texts_of = _array(_schema(_FORMATS["text"]).finish(), len(values.texts), (None, *_utf8(values.texts)))
+        # nanoarrow has made an empty dictionary: it is released, and the texts take its place.
+        dictionary = _Array.from_address(_address(column)).dictionary.contents
+        _Release(dictionary.release)(ctypes.addressof(dictionary))
+        _move(_address(texts_of), ctypes.addressof(dictionary))
+    return column
 
 
 class _Reading:
-    """Stream that a consumer reads: its fields, the batches that are to come, and the last error's text."""
+    """Batches of a stream that a consumer reads, and the text of the error that ended them."""
 
-    def __init__(self, fields: Sequence[Field], metadata: Mapping[str, str], batches: Iterator[Batch]) -> None:
-        self.fields, self.metadata, self.batches = fields, metadata, batches
+    def __init__(self, fields: Sequence[Field], schema: Any, batches: Iterator[Batch]) -> None:
+        self._fields, self._schema, self._batches = fields, schema, batches
         self.error = ctypes.create_string_buffer(b"")
 
-
-def _get_schema(stream: Any, out: Any) -> int:
-    reading: _Reading = _held[stream.contents.private_data]
-    ctypes.memset(out, 0, ctypes.sizeof(_Schema))
-    _fill_schema(out.contents, b"+s", "", reading.metadata, [_field_schema(each) for each in reading.fields])
-    return 0
-
-
-def _get_next(stream: Any, out: Any) -> int:
-    reading: _Reading = _held[stream.contents.private_data]
-    # An array without `release` is the end of the stream.
-    ctypes.memset(out, 0, ctypes.sizeof(_Array))
-    try:
-        batch = next(reading.batches, None)
+    def next(self) -> Any:
+        """Return the next batch as an array of nanoarrow; None at the end."""
+        batch = next(self._batches, None)
         if batch is None:
-            return 0
-        columns = [_column_array(field.kind, each) for field, each in zip(reading.fields, batch, strict=True)]
+            return None
+        columns = [
+            _column_array(self._schema.child(place), field.kind, values)
+            for place, (field, values) in enumerate(zip(self._fields, batch, strict=True))
+        ]
+        return _array(self._schema, len(batch[0]) if batch else 0, (None,), children=columns)
+
+    def close(self) -> None:
+        """End the batches where they are."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+# Streams that consumers read, by the `private_data` of nanoarrow, which no two of them share.
+_readings: dict[int, _Reading] = {}
+
+
+class _Anchor(bytearray):
+    """Memory that a stream owns: it is freed when the consumer releases the stream, and ends the reading with it."""
+
+    key = 0
+
+    def __del__(self) -> None:
+        reading = _readings.pop(self.key, None)
+        if reading is not None:
+            reading.close()
+
+
+def _get_next(stream: int, out: int) -> int:
+    ctypes.memset(out, 0, ctypes.sizeof(_Array))
+    reading = _readings[_Stream.from_address(stream).private_data]
+    try:
+        array = reading.next()
     except Exception as error:  # noqa: BLE001 - the consumer gets its text, for no exception passes through C
         reading.error = ctypes.create_string_buffer(str(error).encode())
         return errno.EIO
-    array = out.contents
-    _fill_array(array, len(batch[0]) if batch else 0, (None,))
-    array.n_children, array.children = len(columns), _pointers(_Array, columns)
-    _held[array.private_data] = (_held[array.private_data], columns, array.children)
+    # An array without `release` is the end of the stream.
+    if array is not None:
+        _move(_address(array), out)
     return 0
 
 
-def _get_last_error(stream: Any) -> int:
-    reading: _Reading = _held[stream.contents.private_data]
-    return ctypes.addressof(reading.error)
-
-
-def _release_stream(stream: Any) -> None:
-    reading: _Reading | None = _held.pop(stream.contents.private_data, None)
-    close = getattr(reading and reading.batches, "close", None)
-    if close is not None:
-        close()
-    stream.contents.release = None
+def _get_last_error(stream: int) -> int:
+    return ctypes.addressof(_readings[_Stream.from_address(stream).private_data].error)
 
 
 # C functions, which live as long as the module: a consumer may call them at any time.
-_GET_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))(_get_schema)
-_GET_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))(_get_next)
-_GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_Stream))(_get_last_error)
-_RELEASE_STREAM = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Stream))(_release_stream)
-
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-_pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_in.restype, _pointer_in.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+_GET_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_get_next)
+_GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(_get_last_error)
 
 
-def _destructor(kind: Any, name: bytes, release: Callable[[Any], None]) -> Any:
-    def destroy(capsule: int) -> None:
-        address = _pointer_in(capsule, name)
-        structure = ctypes.cast(address, ctypes.POINTER(kind))
-        # A consumer that took the structure has left it released.
-        if structure.contents.release:
-            release(structure)
-        _held.pop(-address, None)
-
-    return ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(destroy)
-
-
-_destroy_stream = _destructor(_Stream, _NAME, _release_stream)
-_destroy_schema = _destructor(_Schema, _SCHEMA_NAME, _release)
-
-
-def _capsule(structure: Any, name: bytes, destroy: Any) -> object:
-    address = ctypes.addressof(structure)
-    # Addresses are held below 0, where no key of `_hold` is.
-    _held[-address] = structure
-    return _new_capsule(address, name, _address(destroy))
-
-
-def schema_capsule(fields: Sequence[Field], metadata: Mapping[str, str]) -> object:
-    """Return a capsule with an ArrowSchema of these fields."""
-    out = _Schema()
-    _fill_schema(out, b"+s", "", metadata, [_field_schema(each) for each in fields])
-    return _capsule(out, _SCHEMA_NAME, _destroy_schema)
-
-
-def stream_capsule(fields: Sequence[Field], metadata: Mapping[str, str], batches: Iterator[Batch]) -> object:
-    """Return a capsule with an ArrowArrayStream of batches, which are read as the consumer asks for them.
+def stream_of(fields: Sequence[Field], metadata: Mapping[str, str], batches: Iterator[Batch]) -> Any:
+    """Return a nanoarrow stream of batches, which are read as the consumer asks for them.
 
     The consumer may read in any thread, one at a time. An error of `batches` reaches it as an error of input; a
     generator is closed when the stream is released.
     """
-    out = _Stream()
-    out.get_schema, out.get_next = _address(_GET_SCHEMA), _address(_GET_NEXT)
-    out.get_last_error, out.release = _address(_GET_LAST_ERROR), _address(_RELEASE_STREAM)
-    out.private_data = _hold(_Reading(fields, metadata, batches))
-    return _capsule(out, _NAME, _destroy_stream)
+    from nanoarrow._array_stream import CArrayStream  # type: ignore[import-untyped]  # noqa: PLC0415 - as above
+
+    schema, anchor = schema_of(fields, metadata), _Anchor(1)
+    # nanoarrow's stream of ready arrays gives the schema, and frees the anchor when it is released.
+    stream = CArrayStream.from_c_arrays(
+        [_array(_schema(b"c").finish(), 1, (None, anchor))], schema, move=False, validate=False
+    )
+    found = _Stream.from_address(_address(stream))
+    found.get_next = ctypes.cast(_GET_NEXT, ctypes.c_void_p)
+    found.get_last_error = ctypes.cast(_GET_LAST_ERROR, ctypes.c_void_p)
+    anchor.key = found.private_data
+    _readings[anchor.key] = _Reading(fields, schema, batches)
+    return stream
 
 
 class ArrowStream(NamedTuple):
@@ -392,8 +333,8 @@ class ArrowStream(NamedTuple):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a capsule with an ArrowArrayStream, as the Arrow PyCapsule interface asks for."""
         del requested_schema  # a consumer must cast by itself what it wants of another type
-        return stream_capsule(self.fields, self.metadata, self.batches())
+        return stream_of(self.fields, self.metadata, self.batches()).__arrow_c_stream__()
 
     def __arrow_c_schema__(self) -> object:
         """Return a capsule with the ArrowSchema."""
-        return schema_capsule(self.fields, self.metadata)
+        return schema_of(self.fields, self.metadata).__arrow_c_schema__()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duckdb
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import polars as pl
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
@@ -108,6 +111,18 @@ def test_duckdb_reads_a_table_by_its_name(session: profagent.Session) -> None:
     assert records  # the name in the query
 
 
+def test_polars_and_pandas_have_the_same_rows(session: profagent.Session) -> None:
+    for found in (session.records(), session.layers(), table(ROWS, ROWS[1:], about=session.provenance)):
+        assert pl.DataFrame(found).to_dicts() == found.to_dicts()
+        frame = found.to_pandas()
+        assert [
+            {name: None if pd.isna(value) else value for name, value in row.items()} for row in frame.to_dict("records")
+        ] == found.to_dicts()
+        assert frame.attrs["session"] == "1"
+    assert session.layers().to_pandas().attrs["units"]["in_inference"] == "us"
+    assert session.metrics().to_pandas().empty
+
+
 def test_rows_come_in_bounded_batches(session: profagent.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "RECORDS_PER_CHUNK", 7)
     records = session.records(columns=["layer_name", "ticks"])
@@ -120,17 +135,31 @@ def test_rows_come_in_bounded_batches(session: profagent.Session, monkeypatch: p
 
 def test_what_a_consumer_was_given_is_freed_with_it(session: profagent.Session) -> None:
     """Also of a stream that nobody read, or read in part, and of children that live longer than their parent."""
-    before = len(arrow._held)
-    records = session.records()
-    capsule = records.__arrow_c_stream__()
-    reader = pa.RecordBatchReader.from_stream(records)
-    column = reader.read_next_batch().column("layer_name")
-    schema = pa.schema(records)
-    assert len(arrow._held) > before
-    del reader, schema, capsule
-    assert column.to_pylist()[:2] == ["conv1", "conv2"]
+    ended: list[str] = []
+    read: list[weakref.ref[np.ndarray]] = []
+
+    def batches() -> Iterator[Batch]:
+        try:
+            while True:
+                values = ColumnValues(np.arange(3))
+                read.append(weakref.ref(values.numbers))
+                yield [values]
+        finally:
+            ended.append("ended")
+
+    stream = ArrowStream([Field("n", "int64")], batches)
+    capsule = stream.__arrow_c_stream__()
+    del capsule
+    reader = pa.RecordBatchReader.from_stream(stream)
+    column = reader.read_next_batch().column("n")
+    reader.read_next_batch()
+    del reader
+    # A generator that never began has nothing to end.
+    assert (ended, arrow._readings) == (["ended"], {})
+    assert column.to_pylist() == [0, 1, 2]
+    assert [each() is None for each in read] == [False, True]
     del column
-    assert len(arrow._held) == before
+    assert read[0]() is None
 
 
 def test_an_error_on_the_way_reaches_the_consumer() -> None:
@@ -150,6 +179,8 @@ def test_a_database_that_is_gone_is_told(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "profagent.db").unlink()
     with pytest.raises(profagent.StoreError, match="cannot read"):
         records.to_dicts()
+    with pytest.raises(OSError, match="cannot read"):
+        pa.table(records)
 
 
 def test_a_query_only_reads(session: profagent.Session) -> None:
