@@ -146,7 +146,7 @@ def opened(
 def test_its_top_has_advice_and_its_table_the_figures_of_stats(
     opened: Opened, figures: dict[str, list[dict[str, Any]]]
 ) -> None:
-    assert "Mish is no activation of this NPU" in opened.text("#sentence")
+    assert "The NPU does not support the activation Mish" in opened.text("#sentence")
     assert "simulated" in opened.text("#simulated")
     finding = opened.text(RULE)
     for words in ("high", "Replace Mish by LeakyRelu", "at most, 39", "stem.0.softplus | stem.0.tanh | stem.0.mul"):

@@ -211,6 +211,6 @@ def test_an_open_board_is_followed_only_when_told_to_and_warned_of(root: Path, t
         ended = profagent(*record(address, "--insecure", "--workspace", tmp_path / "ws"))
         refused = profagent(*record(address, "--workspace", tmp_path / "ws"), XDG_CONFIG_HOME=str(tmp_path))
     assert ended.code == 0, ended.err
-    assert "--insecure: what is sent can be read" in ended.err
+    assert "--insecure: others can read and change the data" in ended.err
     assert "is open (--insecure)" in ended.err
     assert refused.code == 2
