@@ -61,13 +61,13 @@ check: .venv/ready check-protos check-docs check-site ## check style, types, lay
 	@$(BIN)/lint-imports --no-logo
 
 docs: .venv/ready ## generate docs/reference, the manual pages and the README's picture of the screen anew
-	@$(BIN)/python tools/make_reference.py
+	@$(BIN)/python -m tools.make_reference
 	@$(BIN)/python tools/publish_schemas.py
 	@$(BIN)/python tools/make_man.py
 	@$(BIN)/python tools/draw_screen.py
 
 check-docs: .venv/ready ## fail when these pages are not what the code gives, or a translation is older than its page
-	@$(BIN)/python tools/make_reference.py --check
+	@$(BIN)/python -m tools.make_reference --check
 	@$(BIN)/python tools/publish_schemas.py --check
 	@$(BIN)/python tools/make_man.py --check
 	@$(BIN)/python tools/draw_screen.py --check

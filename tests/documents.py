@@ -13,7 +13,7 @@ from profagent.tables.table import json_text
 def checked(name: str, printed: Any) -> Any:
     """Return a document as a program reads it; raise unless it has all keys of its type, and no other."""
     read = msgspec.json.decode(json_text(printed))
-    known = msgspec.to_builtins(msgspec.convert(read, documents.DOCUMENTS[name].type))
+    known = msgspec.json.decode(msgspec.json.encode(msgspec.convert(read, documents.DOCUMENTS[name].type)))
     assert known == read, f"the document {name} has keys that its type has not: {_more(read, known)}"
     return read
 

@@ -41,6 +41,7 @@ from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 from profagentd.metrics.collectors import NPU_COLUMNS, UNITS, all_collectors
 from profagentd.simulate.board import SimulatedBoard
+from tools.program_pages import documents_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -127,7 +128,7 @@ def main() -> None:
 def commands_page() -> str:
     """Every verb from click's commands."""
     _require_explained_formats()
-    commands = dict(_leaves("", group))
+    commands = dict(leaves("", group))
     shared = _shared_options(commands.values())
     lines = [
         NOTICE.format("the commands"),
@@ -607,19 +608,20 @@ PAGES: dict[str, Callable[[], str]] = {
         options_page,
         ascend_page,
         python_page,
+        documents_page,
     )
 }
 
 
-def _leaves(name: str, command: click.Command | None) -> Iterator[tuple[str, click.Command]]:
-    """The commands that do something, by their words."""
+def leaves(name: str, command: click.Command | None) -> Iterator[tuple[str, click.Command]]:
+    """Yield the commands that do something, with their words."""
     assert command is not None, name
     if not isinstance(command, click.Group) or command.invoke_without_command:
         yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
         for word in command.list_commands(context):
-            yield from _leaves(f"{name} {word}".strip(), command.get_command(context, word))
+            yield from leaves(f"{name} {word}".strip(), command.get_command(context, word))
 
 
 def _options(command: click.Command) -> list[click.Option]:

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from profagent.cli.main import run
 from tests.daemon.daemon_process import environment
+from tests.documents import checked
 from tests.integration.board import running
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Host:
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """What `watch --json` has told of one kind."""
-        return [event for event in map(json.loads, self.out) if event["event"] == kind]
+        return [checked("watch", event) for event in map(json.loads, self.out) if event["event"] == kind]
 
 
 @contextmanager

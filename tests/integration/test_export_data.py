@@ -106,9 +106,9 @@ def test_a_session_as_a_database_of_its_own(demo_workspace: Path, tmp_path: Path
                          " daemon_version, sdk_version, counter_map, keeping, counter_map_digest, counter_map_likely"
                          " FROM session")  # fmt: skip
             copy.execute("INSERT INTO job (board, name, directory, state) VALUES (9, 'JOBX', '/x', 'open')")
-    document = ran("sqlite", "1", "--workspace", both, "--output", tmp_path / "one" / "profagent.db")
+    (document,) = ran("sqlite", "1", "--workspace", both, "--output", tmp_path / "one" / "profagent.db")
     one = tmp_path / "one" / "profagent.db"
-    assert document["file"] == str(one)
+    assert document["path"] == str(one)
     views = [name for (name,) in query(one, "SELECT name FROM sqlite_master WHERE type = 'view'")]
     assert set(VIEWS) <= set(views)
     for view in views:

@@ -34,7 +34,7 @@ def boards(*addresses: str) -> list[str]:
 
 
 def of_board(ended: Ended, address: str) -> dict[str, Any]:
-    (found,) = (session for session in ended.document["sessions"] if session["address"] == address)
+    (found,) = (each for each in ended.document["boards"] if each["address"] == address)
     return dict(found)
 
 
@@ -91,10 +91,10 @@ def test_one_that_is_away_for_a_time_and_one_for_good_hold_up_nobody(roots: dict
                 ended = host.interrupt()
     assert ended.code == 4, ended.err
     for name, address in zip(NAMES, addresses, strict=True):
-        session = of_board(ended, address)
+        outcome = of_board(ended, address)
         is_gone = name == "gamma"
-        assert (session["board"], session["complete"]) == (name, not is_gone)
-        assert (session["error"] is not None, session["exit_code"]) == (is_gone, 4 if is_gone else 0)
+        assert (outcome["session"]["board"], outcome["complete"]) == (name, not is_gone)
+        assert (outcome["error"] is not None, outcome["exit_code"]) == (is_gone, 4 if is_gone else 0)
         check(roots[name], workspace, name, is_over=name != "gamma")
     total = ended.document["total"]
     assert (total["boards"], total["reached"], total["jobs"], total["complete"]) == (3, 3, 3, False)
@@ -128,11 +128,11 @@ def test_two_addresses_of_one_identity_are_refused(roots: dict[str, Path], tmp_p
     ):
         arguments = ("--workspace", tmp_path / "workspace", "--backlog", "--until-finished", "--json")
         ended = profagent("record", *boards(alpha.address, beta.address), *arguments)
-    first, second = sorted(ended.document["sessions"], key=lambda session: session["session"] is None)
-    assert (ended.code, first["session"], second["session"], second["exit_code"]) == (2, 1, None, 2)
+    first, second = sorted(ended.document["boards"], key=lambda each: each["session"] is None)
+    assert (ended.code, first["session"]["session"], second["session"], second["exit_code"]) == (2, 1, None, 2)
     assert "has the identity of the one at" in second["error"]
     assert "board-id" in ended.err
-    assert first["jobs"] != []
+    assert first["session"]["jobs"] != []
     assert query(tmp_path / "workspace" / "profagent.db", "SELECT count(*) FROM session") == [(1,)]
 
 

@@ -111,12 +111,11 @@ def test_from_now_on_shows_nothing_old(root: Path) -> None:
         host.err.until("watching")
         host.out.until(is_event("job"))
         picture, begin_us = program.infer(), program.call()
-        host.out.until(lambda line: '"acl_api"' in line)
+        host.out.until(is_event("call"))
         host.out.until(is_event("inference"))
         host.interrupt()
-        records = host.events("record")
-        assert [event["begin_us"] for event in records if event["unit"] == "acl_api"] == [begin_us]
-        assert {event["current_pic_count"] for event in records if "current_pic_count" in event} == {picture}
+        assert [event["begin_us"] for event in host.events("call")] == [begin_us]
+        assert {event["current_pic_count"] for event in host.events("record")} == {picture}
         assert len(host.events("inference")) == 1
 
 

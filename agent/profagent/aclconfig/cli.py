@@ -11,12 +11,13 @@ import msgspec
 
 from profagent.aclconfig.edit import ProfilerSettings, edited_acl_json, opened_acl_json, profiler_of, profiler_options
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor.acl_json import acl_json_section
 from profagent.doctor.finding import FindingMark, finding_lines, section_fields, section_lines
 from profagent.errors import FormatError, UsageError
 from profagent.formats.names import display_text
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ def get(*, path: str, board: str | None, as_json: bool) -> int:
     """
     profiler = run_to_the_end(lambda: _get(path, board))
     if as_json:
-        click.echo(json_text({"path": path, "board": board, "profiler": _plain(profiler)}))
+        print_document("aclconfig-get", {"path": path, "board": board, "profiler": _plain(profiler)})
     elif profiler is None:
         click.echo("no object 'profiler'")
     else:
@@ -120,7 +121,7 @@ def set_(*, path: str, board: str | None, output: str | None, profiler: Profiler
     """
     has_changed, section = run_to_the_end(lambda: _set(path, board, replace(profiler, output=output)))
     if as_json:
-        click.echo(json_text({"changed": has_changed, **section_fields(section)}))
+        print_document("aclconfig-set", {"changed": has_changed, **section_fields(section)})
     else:
         click.echo(printable(f"{section.about}: {'written' if has_changed else 'nothing to do'}"))
         for finding in section.findings:
@@ -141,7 +142,7 @@ def check(*, path: str, board: str | None, as_json: bool) -> int:
     """
     section = run_to_the_end(lambda: _check(path, board))
     if as_json:
-        click.echo(json_text(section_fields(section)))
+        print_document("aclconfig-check", section_fields(section))
     else:
         click.echo("\n".join(section_lines(section)))
     return 0 if section.is_good else 1

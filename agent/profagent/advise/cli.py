@@ -14,11 +14,12 @@ from profagent.advise.advise import advise
 from profagent.advise.report import advice_document, advice_lines, vendor_document
 from profagent.advise.rules import LANGUAGES, all_rules
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import target_options, tell_unrecorded
 from profagent.files import make_directory, write_atomically
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ async def command(*, target: Target, rules: list[Rule], language: Language, as_j
     if output is not None:
         _write(advice, output)
     if as_json:
-        click.echo(json_text(advice_document(advice)))
+        print_document("advise", advice_document(advice))
     else:
         for line in advice_lines(advice, language):
             click.echo(printable(line))

@@ -11,11 +11,12 @@ import click
 from profagent.ascend_options import making
 from profagent.ascend_options.documents import ATLAS, SS928, check_documents
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.running import tell
 from profagent.doctor.finding import finding_lines, section_fields, section_lines
 from profagent.errors import UsageError
 from profagent.limits import LARGEST_OPTIONS_BYTES
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,7 +119,7 @@ def check(*, files: tuple[str, ...], device: str | None, as_json: bool) -> int:
     results = check_documents({name: _read_bounded(name) for name in files}, device)
     if as_json:
         found = [{**section_fields(each.section), "corrected": _encodable(each.corrected)} for each in results]
-        click.echo(json_text(found))
+        print_document("options-check", found)
     else:
         for each in results:
             _print_lines(section_lines(each.section))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UsageError
 from profagent.link.boards_file import BoardEntry, BoardsFile
-from profagent.tables.table import Column, json_text, table_lines
+from profagent.tables.table import Column, table_lines
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,7 +103,7 @@ def command(context: click.Context, *, as_json: bool) -> None:
     file = BoardsFile()
     entries = list(file.entries().values())
     if as_json:
-        click.echo(json_text([asdict(entry) for entry in entries]))
+        print_document("boards", [asdict(entry) for entry in entries])
         return
     if not entries:
         click.echo(f"no boards in {file.path}")

@@ -14,6 +14,7 @@ import tomlkit
 from profagent.calibrate.fitting import CounterVerdict, Evidence, Fit, LearntCounter, find_counters
 from profagent.calibrate.vendor_table import inference_of_name, parse_vendor_table, read_vendor_table
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.progress import progress
 from profagent.errors import ProfagentError, UsageError
 from profagent.files import write_atomically
@@ -21,7 +22,7 @@ from profagent.formats.countermap import MAPPED_NAMES, SDK_NOT_SAID
 from profagent.formats.records import ticks_to_us
 from profagent.ingest.local import LocalJobFiles
 from profagent.limits import MOST_NAMED, MOST_PAIRS
-from profagent.tables.table import Cell, Column, json_text, printable, table_lines
+from profagent.tables.table import Cell, Column, printable, table_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -296,7 +297,7 @@ def command(
     learnt = calibrate(jobs, tables)
     if as_json:
         document = {"tables": learnt.coverage, "simulated": learnt.is_simulated, "digest": learnt.digest}
-        click.echo(json_text({**document, "counters": learnt.findings}))
+        print_document("calibrate", {**document, "counters": learnt.findings})
     else:
         _print_calibration(learnt)
     # The table of counters is printed before the error, because it says what would settle each.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import named_target
@@ -22,7 +23,7 @@ from profagent.store.queries import find_session, jobs_of
 from profagent.store.sessions import require_records
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
-from profagent.tables.table import counted, json_text, printable
+from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +131,7 @@ async def command(*, target: str, workspace: Path | None, maps: CounterMaps, as_
     else:
         done = await redecode_session(Workspace.at(workspace), found.session, maps)
     if as_json:
-        click.echo(json_text(done))
+        print_document("redecode", done)
     else:
         has = f"{counted(done['rows'], 'row')} with the counters of {done['counter_map']}"
         has += f", digest {done['counter_map_digest']}"

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from profagent import documents
+from profagent.documents import captures, events, hosts
 from profagent.errors import UsageError
 from profagent.tables.table import json_text
 
@@ -22,18 +23,74 @@ if TYPE_CHECKING:
 
 
 class Document(NamedTuple):
-    """Document of a command: its version, its type, and one line on its content."""
+    """Document of a command, or of several commands and groups: its version, its type, and one line on its content."""
 
     version: int
     type: Any
+    command: str
     about: str
 
 
 DOCUMENTS: Mapping[str, Document] = {
-    "failure": Document(1, documents.FailureDocument, "Failure of any command, in place of its answer."),
-    "stats": Document(1, documents.StatsDocument, "Figures by layer, type, model, function or step."),
-    "diff": Document(1, documents.DiffDocument, "Comparison of two runs, with what may be compared."),
-    "ab": Document(1, documents.AbDocument, "Comparison of two programs that ran side by side in rounds."),
+    "failure": Document(
+        1, documents.FailureDocument, "every command", "Failure of any command, in place of its answer."
+    ),
+    "stats": Document(1, documents.StatsDocument, "stats", "Figures by layer, type, model, function or step."),
+    "diff": Document(1, documents.DiffDocument, "diff", "Comparison of two runs, with what may be compared."),
+    "ab": Document(1, documents.AbDocument, "ab", "Comparison of two programs that ran side by side in rounds."),
+    "trend": Document(
+        1, list[captures.TrendDocument], "trend", "Latency of a model, session by session, of each board."
+    ),
+    "advise": Document(1, captures.AdviceDocument, "advise", "What slows a run down, and what it could bring at most."),
+    "show": Document(1, list[captures.ShownJobDocument], "show", "The vendor's tables of each JOB."),
+    "report": Document(1, captures.ReportDocument, "report", "HTML file of a session, and its verdict."),
+    "sessions": Document(1, list[captures.SessionDocument], "sessions", "Sessions of a workspace."),
+    "baselines": Document(
+        1, list[captures.BaselineDocument], "baseline list", "Sessions that others are compared with."
+    ),
+    "ledger": Document(1, list[captures.LedgerEntryDocument], "ledger", "Losses and notes of a session."),
+    "gc": Document(1, captures.ClearedDocument, "gc", "Sessions whose records were deleted, and those that stay."),
+    "record": Document(1, captures.RecordDocument, "record", "Capture of one board."),
+    "record-boards": Document(1, captures.RecordBoardsDocument, "record", "Captures of several boards."),
+    "watch": Document(
+        1, events.WatchEvent, "watch", "Event of a board or a session, one a line; `event` tells its kind."
+    ),
+    "collect": Document(1, captures.CollectDocument, "collect", "Run of a program on a board, and the session of it."),
+    "nightly": Document(1, captures.NightDocument, "nightly run", "Results of a night, board by board."),
+    "import": Document(1, captures.ImportDocument, "import", "Sources that were imported, and files that were not."),
+    "import-job": Document(
+        1, captures.ImportedJobDocument, "import", "Import of a JOB directory into its own database."
+    ),
+    "import-into": Document(1, captures.ImportedIntoDocument, "import", "Import of a JOB directory into a workspace."),
+    "redecode": Document(1, captures.RedecodedDocument, "redecode", "Session whose counters were filled anew."),
+    "calibrate": Document(1, hosts.CalibrationDocument, "calibrate", "Which word of a record is which counter."),
+    "export-trace": Document(1, captures.ExportedTraceDocument, "export", "Trace of sessions that was written."),
+    "export-tables": Document(
+        1, list[captures.ExportedTablesDocument], "export", "Files of each JOB that were written."
+    ),
+    "export-session": Document(
+        1, list[captures.ExportedSessionDocument], "export", "Sessions that were written as a whole."
+    ),
+    "push": Document(1, list[captures.PushedDocument], "push", "Sessions that a lake has."),
+    "fleet": Document(1, list[dict[str, captures.Cell]], "fleet", "Rows of a question to a lake, by column."),
+    "fleet-diff": Document(
+        1, captures.FleetDiffDocument, "fleet diff", "Layers that changed between nights of a fleet."
+    ),
+    "doctor": Document(1, hosts.DoctorDocument, "doctor", "Checks of a host, a board, a JOB or a lake."),
+    "aclconfig-get": Document(1, hosts.AclConfigDocument, "aclconfig get", "Profiler settings of an acl.json."),
+    "aclconfig-set": Document(
+        1, hosts.AclConfigSetDocument, "aclconfig set", "Checks of an acl.json that was written."
+    ),
+    "aclconfig-check": Document(1, hosts.SectionDocument, "aclconfig check", "Checks of an acl.json."),
+    "options-check": Document(1, list[hosts.CheckedOptionsDocument], "options check", "Checks of profiling options."),
+    "deploy": Document(1, hosts.DeployedDocument, "deploy", "Board with its daemon, and what was changed there."),
+    "deploy-remove": Document(1, hosts.RemovedDocument, "deploy", "Removal of a daemon."),
+    "bundle": Document(1, hosts.BundleDocument, "bundle", "Daemon with a Python of its own."),
+    "boards": Document(1, list[hosts.BoardDocument], "boards", "Boards that have a name."),
+    "keys": Document(1, list[hosts.CertificateDocument], "keys list", "Certificates of the CA."),
+    "keys-issue": Document(
+        1, hosts.IssuedDocument, "keys issue host, keys issue board", "Certificate that was issued."
+    ),
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

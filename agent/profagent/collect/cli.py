@@ -15,6 +15,7 @@ import click
 
 from profagent.aclconfig.edit import DEFAULTS, profiler_options
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_until_stopped, tell
 from profagent.collect.collecting import Collecting, CollectOptions
@@ -24,7 +25,7 @@ from profagent.ssh.connection import PasswordAsker, Person
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import summary_lines
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from profagent.collect.collecting import Collected
@@ -242,4 +243,4 @@ def _report(done: Collected, *, as_json: bool) -> None:
             "causes": [{key: printable(value) for key, value in asdict(cause).items()} for cause in done.causes],
             "session": done.summary,
         }
-        click.echo(json_text(document))
+        print_document("collect", document)

@@ -11,13 +11,14 @@ import click
 from profagent.boards.daemon_tree import PYTHONS
 from profagent.boards.layout import DEFAULT_PREFIX, Layout
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.board import DEFAULT_LISTEN, RequestedSettings
 from profagent.deploy.deploying import Deployed, DeployOptions, opened
 from profagent.deploy.units import INITS
 from profagent.errors import UsageError
 from profagent.link.addresses import default_keys
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 RETAIN = ("keep", "delivered", "min_free")
 # Options that only installing a version reads; --rollback and --remove refuse them.
@@ -119,13 +120,14 @@ def command(
             return await (found.remove() if is_removal else found.roll_back() if rollback else found.deploy())
 
     done = run_to_the_end(act)
+    name = "deploy-remove" if isinstance(done, bool) else "deploy"
     if isinstance(done, bool):
         what = "nothing was written (--dry-run)" if wanted.is_dry else "removed; JOBs are where they were"
         document, lines = {"removed": done}, [what if done else "nothing is deployed there"]
     else:
         document, lines = _fields(done), _lines(done)
     if as_json:
-        click.echo(json_text(document))
+        print_document(name, document)
     else:
         for line in lines:
             _show(line)

@@ -16,6 +16,7 @@ import click
 from profagent.boards.cli import via
 from profagent.boards.tunnel import access_to
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.lakes import require_lake
 from profagent.cli.running import run_to_the_end, tell
 from profagent.doctor import host
@@ -35,7 +36,6 @@ from profagent.link.clock_difference import clock_difference
 from profagent.link.messages import PROTOCOL
 from profagent.link.translate import Examination
 from profagent.store.workspace import Workspace
-from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def command(
         sections.append(import_module("profagent.lake.checks").lake_section(lake))
     is_good = all(each.is_good for each in sections)
     if as_json:
-        click.echo(json_text({"good": is_good, "sections": [section_fields(each) for each in sections]}))
+        print_document("doctor", {"good": is_good, "sections": [section_fields(each) for each in sections]})
     else:
         click.echo("\n".join(_lines(sections)))
     return 0 if is_good else 1

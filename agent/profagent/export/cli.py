@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import exit_code_of_written
 from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import (
@@ -26,7 +27,7 @@ from profagent.ingest.local import OUTPUT_FOLDERS
 from profagent.store.job_folder import DATABASE_FOLDER, write_log
 from profagent.store.target import directory_named
 from profagent.tables.provenance import ledger_lines, not_final_lines
-from profagent.tables.table import counted, json_text
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -160,7 +161,7 @@ def _report_merged(merged: MergedTrace, format_: Format, *, as_json: bool) -> No
             tell(f"session {session['session']}: its clock's distance from the host's is {sure}")
     if as_json:
         files = [display_text(str(file)) for file in merged.files]
-        click.echo(json_text({"files": files, "events": merged.events, "metadata": merged.metadata}))
+        print_document("export-trace", {"files": files, "events": merged.events, "metadata": merged.metadata})
         return
     for file in merged.files:
         click.echo(str(file))
@@ -208,7 +209,7 @@ async def _report_exported(target: Target, exported: Sequence[ExportedJob], choi
     for job in exported:
         _report_left_out(target, job)
     if as_json:
-        click.echo(json_text([job.document() for job in exported]))
+        print_document("export-tables", [job.document() for job in exported])
     for job in () if as_json else exported:
         mark = " [simulated]" if job.simulated else ""
         click.echo(f"{job.job}{mark}: {counted(len(job.files), 'file')} in {job.directory}")
@@ -277,22 +278,25 @@ def _session(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
             target = await _target_of(text, workspace, maps)
             place = output or results(target, format_) / ("" if format_.is_folder else format_.file_name)
             written = await format_.load()(target.database, place, target.session, **more)
-            documents.append(_document(written, format_))
+            documents.append(_document(written))
             if not as_json:
                 click.echo(f"session {written.metadata['session']}: {_line(written)}")
             code = await exit_code_of_written(target.database, [target.session], code)
         if as_json:
-            click.echo(json_text(documents if format_.is_folder else documents[0]))
+            print_document("export-session", documents)
         return code
 
     return write, ("3", f"3 4 --output {format_.folder}" if format_.is_folder else f"3 --output {format_.file_name}")
 
 
-def _document(written: Written, format_: Format) -> dict[str, Any]:
-    place = {"folder" if format_.is_folder else "file": display_text(str(written.place))}
-    rows = {} if written.rows is None else {"rows": dict(written.rows)}
-    also = {"also": [*written.also]} if written.also else {}
-    return {**place, **rows, **also, "metadata": written.metadata}
+def _document(written: Written) -> dict[str, Any]:
+    rows = None if written.rows is None else dict(written.rows)
+    return {
+        "path": display_text(str(written.place)),
+        "rows": rows,
+        "also": [*written.also],
+        "metadata": written.metadata,
+    }
 
 
 def _line(written: Written) -> str:

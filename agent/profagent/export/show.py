@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import asynchronous
 from profagent.cli.target import choice_options, tell_unrecorded, vendor_target_options
@@ -35,7 +36,6 @@ from profagent.tables.table import (
     as_object,
     counted,
     fitted_lines,
-    json_text,
     printable,
     toned,
 )
@@ -95,7 +95,7 @@ async def show(
 def shown_as_document(shown: ShownJob) -> dict[str, Any]:
     """Return the object that `--json` prints for a JOB: its provenance, and its tables as arrays of objects."""
     tables = [
-        {"table": table.kind, **table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
+        {"table": table.kind, "about": table.about, "rows": [as_object(table.columns, row) for row in table.rows]}
         for table in shown.tables
     ]
     return {**shown.provenance, "known_inferences": shown.known_inferences, "tables": tables}
@@ -184,7 +184,7 @@ async def command(*, target: Target, choice: Choice, as_json: bool, columns: int
         await export_timeline(target.database, target.output("timeline"), job=target.job)
         write_log(target.folder, ["show"])
     if as_json:
-        click.echo(json_text([shown_as_document(each) for each in found]))
+        print_document("show", [shown_as_document(each) for each in found])
     elif not found:
         click.echo(await _line_without_jobs(target))
     else:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.lakes import in_lake, require_lake
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.tables.table import Column, fitted_lines, json_text, markdown_lines, printable
+from profagent.tables.table import Column, fitted_lines, markdown_lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -140,7 +141,7 @@ class Asking(NamedTuple):
     def show(self, names: Sequence[str], rows: Sequence[Sequence[Any]], *remarks: str) -> None:
         """Print remarks and rows, as JSON only the rows. Text omits columns without any known value."""
         if self.as_json:
-            click.echo(json_text([dict(zip(names, row, strict=True)) for row in rows]))
+            print_document("fleet", [dict(zip(names, row, strict=True)) for row in rows])
             return
         known = [place for place in range(len(names)) if not rows or any(row[place] is not None for row in rows)]
         titles = [
@@ -275,7 +276,7 @@ def diff(*, asked: Asking, chosen: Selected, at: datetime | None, allowed: froze
     """
     found = changes_of(asked, chosen, at, allowed)
     if asked.as_json:
-        click.echo(json_text(found._asdict() | {"changes": [each._asdict() for each in found.changes or ()]}))
+        print_document("fleet-diff", found._asdict() | {"changes": [each._asdict() for each in found.changes or ()]})
     else:
         from profagent.fleet.comparing import FleetChange, apart_line, headline  # noqa: PLC0415 - only this needs numpy
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import exit_code_of
 from profagent.cli.running import run_to_the_end, run_until_stopped, tell
 from profagent.cli.target import tell_unrecorded
@@ -22,7 +23,7 @@ from profagent.store.sessions import NO_BOARD
 from profagent.store.summary import session_summary
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import events_line, ledger_lines, summary_lines
-from profagent.tables.table import counted, json_text, printable
+from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,10 @@ def command(
     summary = run_until_stopped(
         lambda stop: import_into(directory, found, stop, board=identity, maps=maps, profiling=profiling)
     )
-    click.echo(json_text(summary) if as_json else "\n".join(summary_lines(summary)))
+    if as_json:
+        print_document("import-into", summary)
+    else:
+        click.echo("\n".join(summary_lines(summary)))
     return run_to_the_end(lambda: _exit_code(summary, found.database))
 
 
@@ -130,7 +134,7 @@ async def _into_the_job(directory: Path, maps: CounterMaps, profiling: Profiling
     lines = ledger_lines(summary["ledger"])
     write_log(directory, [f"import: {counted(imported.files, 'file')} in {imported.elapsed_s:.1f} s", *lines])
     if as_json:
-        click.echo(json_text({**summary, "database": display_text(str(imported.database))}))
+        print_document("import-job", {**summary, "database": display_text(str(imported.database))})
     else:
         records = ", ".join(f"{count} {unit}" for unit, count in summary["records"].items())
         mark = " [simulated]" if imported.simulated else ""
@@ -169,7 +173,7 @@ async def _into_sessions(
             "not_taken": [{"path": display_text(str(each.address)), "why": each.why.value} for each in skipped],
             "database": display_text(str(workspace.database)),
         }
-        click.echo(json_text(document))
+        print_document("import", document)
     else:
         for each in taken:
             click.echo(printable(_source_line(each)))

@@ -9,11 +9,12 @@ from uuid import uuid4
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.keys.keys import DAYS, CertificateEntry, IssuedCertificate, Keys
 from profagent.limits import MOST_DAYS
 from profagent.link.addresses import default_keys
 from profagent.link.credentials import REVOKED, ROLES, VIEWER, Certificate
-from profagent.tables.table import Column, json_text, table_lines
+from profagent.tables.table import Column, table_lines
 
 TITLES = ("kind", "name", "role", "until", "state", "fingerprint (SHA-256)", "addresses")
 COLUMNS = tuple(Column(title) for title in TITLES)
@@ -133,7 +134,7 @@ def list_(*, keys: Path | None, as_json: bool) -> None:
     """
     entries = _keys(keys).entries()
     if as_json:
-        click.echo(json_text([_fields(entry) for entry in entries]))
+        print_document("keys", [_fields(entry) for entry in entries])
         return
     for line in table_lines(COLUMNS, [_row(entry) for entry in entries]):
         click.echo(line)
@@ -170,9 +171,8 @@ def _sentence(certificate: Certificate) -> str:
 
 def _show_made(made: IssuedCertificate, next_step: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(
-            json_text({**_fields(CertificateEntry(made.certificate, revoked=False)), "folder": str(made.folder)})
-        )
+        fields = _fields(CertificateEntry(made.certificate, revoked=False))
+        print_document("keys-issue", {**fields, "folder": str(made.folder)})
         return
     click.echo(_sentence(made.certificate))
     click.echo(f"written to {made.folder}, which only its owner can read")

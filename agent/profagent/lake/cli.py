@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.lakes import in_lake, named_lake, require_lake
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
@@ -14,7 +15,7 @@ from profagent.errors import UsageError
 from profagent.store.database import reading
 from profagent.store.sessions import held_sessions
 from profagent.store.workspace import Workspace, session_named
-from profagent.tables.table import counted, json_text
+from profagent.tables.table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,7 @@ async def command(
                 rows = counted(sum(pushed.rows.values()), "row")
                 tell(f"session {number}: " + ("was there" if pushed.was_there else f"{rows} into {lake.address}"))
     if as_json:
-        click.echo(json_text(found))
+        print_document("push", found)
     elif is_all:
         came = sum(not each["was_there"] for each in found)
         tell(f"{came} of {counted(len(found), 'session')} came into {lake.address}, the others were there")

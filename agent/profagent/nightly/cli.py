@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from profagent.cli.documents import print_document
 from profagent.cli.lakes import named_lake
 from profagent.cli.options import FILE, OUTPUT_FILE, age_us, boards_of, duration_s, group, size_bytes
 from profagent.cli.options import as_json as as_json_option
@@ -39,7 +40,7 @@ from profagent.nightly.run import NightRun, Pushing, session_to_compare
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, keep_what_is_not_in
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace, located
-from profagent.tables.table import counted, json_text, printable
+from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -213,7 +214,10 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
     for remark in tell_night(night, settings.tell, page):
         tell(remark)
     text = "\n".join(report_lines(night, as_markdown=as_markdown))
-    click.echo(json_text(night.document()) if as_json else text)
+    if as_json:
+        print_document("nightly", night.document())
+    else:
+        click.echo(text)
     if junit is not None:
         write_atomically(junit, [junit_of(night)])
     return night.exit_code

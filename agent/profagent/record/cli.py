@@ -12,6 +12,7 @@ import click
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.lakes import require_lake
 from profagent.cli.main import INTERRUPTED_EXIT_CODE, group
 from profagent.cli.options import duration_s
@@ -23,7 +24,6 @@ from profagent.record.record import record
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import several_lines, summary_lines
-from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ def command(
     )
     is_alone = len(boards) == 1
     if as_json:
-        click.echo(json_text(summary))
+        print_document("record" if is_alone else "record-boards", summary)
     else:
         click.echo("\n".join(summary_lines(summary) if is_alone else several_lines(summary)))
     code = int((summary if is_alone else summary["total"])["exit_code"])
@@ -138,8 +138,8 @@ def command(
         return code
     for each, handler in heard.items():
         signal.signal(each, handler)
-    sessions = [each["session"] for each in ([summary] if is_alone else summary["sessions"])]
-    pushed = _pushed(lake, where, [str(each) for each in sessions if each is not None])
+    captures: list[dict[str, Any] | None] = [summary] if is_alone else [each["session"] for each in summary["boards"]]
+    pushed = _pushed(lake, where, [str(each["session"]) for each in captures if each is not None])
     return code or pushed
 
 

@@ -71,8 +71,8 @@ async def record(options: RecordOptions, tell: Callable[[str], None], stop: asyn
             database = str(options.workspace.database)
             if len(boards) == 1:
                 return {**await boards[0].summary(), "database": database}
-            sessions = [await board.outcome() for board in boards]
-    return {"sessions": sessions, "total": _total(sessions), "database": database}
+            outcomes = [await board.outcome() for board in boards]
+    return {"boards": outcomes, "total": _total(outcomes), "database": database}
 
 
 @contextmanager
@@ -117,8 +117,8 @@ async def _stop_all(boards: Sequence[BoardRecord], for_s: float | None, stop: as
         board.stop()
 
 
-def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    reached = [session for session in sessions if session["session"] is not None]
+def _total(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    reached = [each["session"] for each in outcomes if each["session"] is not None]
     records: Counter[str] = Counter()
     ledger: dict[str, Counter[str]] = {"loss": Counter(), "note": Counter()}
     for session in reached:
@@ -126,14 +126,14 @@ def _total(sessions: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for grade, counts in session["ledger"].items():
             ledger[grade].update(counts)
     return {
-        "boards": len(sessions),
+        "boards": len(outcomes),
         "reached": len(reached),
         "jobs": sum(len(session["jobs"]) for session in reached),
         "bytes": sum(session["bytes"] for session in reached),
         "records": records,
         "ledger": ledger,
-        "complete": all(session["complete"] for session in sessions),
-        "exit_code": min((session["exit_code"] for session in sessions if session["exit_code"]), default=0),
+        "complete": all(each["complete"] for each in outcomes),
+        "exit_code": min((each["exit_code"] for each in outcomes if each["exit_code"]), default=0),
     }
 
 
@@ -277,15 +277,16 @@ class BoardRecord:
         return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 
     async def outcome(self) -> dict[str, Any]:
-        """Return the address, the summary (`session` is None without one), the error's text and an exit code."""
+        """Return the address, the error's text, completeness, an exit code, and the summary (None without one)."""
         error = self._error or self._view.away
         head = {"address": self.address, "error": None if error is None else str(error)}
         if not self._recording.is_begun:
             code = UnreachableError.exit_code if self._error is None else self._error.exit_code
             head["error"] = head["error"] or "stopped before the board was reached"
-            return {**head, "session": None, "complete": False, "exit_code": code}
+            return {**head, "complete": False, "exit_code": code, "session": None}
         summary = await self.summary()
-        return {**head, **summary, **({"exit_code": self._error.exit_code} if self._error else {})}
+        code = self._error.exit_code if self._error else summary["exit_code"]
+        return {**head, "complete": summary["complete"], "exit_code": code, "session": summary}
 
     async def _tell_passed_over(self) -> None:
         previous = None

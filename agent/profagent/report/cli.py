@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profagent.advise.cli import advice_options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
 from profagent.cli.options import as_json as as_json_option
@@ -15,7 +16,7 @@ from profagent.diff.cli import operand
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
 from profagent.store.workspace import Workspace
-from profagent.tables.table import json_text, printable
+from profagent.tables.table import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +62,7 @@ async def command(
         language=language,
     )
     if as_json:
-        click.echo(json_text({"file": str(output), "verdict": shown["verdict"]}))
+        print_document("report", {"file": str(output), "verdict": shown["verdict"]})
     else:
         click.echo(printable(shown["verdict"]))
         click.echo(f"{output}: open it in a browser")

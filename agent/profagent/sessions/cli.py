@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.lakes import in_lake, require_lake
 from profagent.cli.options import age_us, size_bytes
@@ -36,7 +37,7 @@ from profagent.tables.provenance import (
     session_title,
     share_text,
 )
-from profagent.tables.table import Cell, Column, counted, fitted_lines, json_text, printable, time_text, toned
+from profagent.tables.table import Cell, Column, counted, fitted_lines, printable, time_text, toned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +69,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     async with reading(chosen.readable_database()) as connection:
         sessions = [session for session in await all_sessions(connection) if fits(session, where)]
     if as_json:
-        click.echo(json_text(sessions))
+        print_document("sessions", sessions)
         return
     if not sessions:
         click.echo(f"no sessions {'that fit ' if where else ''}in {chosen.root}")
@@ -161,7 +162,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
     await tell_incomplete(target.database, [session.session])
     entries = [each for each in entries if grade in {None, each["grade"]}]
     if as_json:
-        click.echo(json_text(entries))
+        print_document("ledger", entries)
         return
     click.echo(printable(session_title(session._asdict())))
     for line in _by_reason(entries, len(entries) if is_all else SHOWN_LEDGER_ENTRIES):
@@ -256,7 +257,10 @@ async def gc(  # noqa: PLR0913 - one parameter an option
             await clear(found, chosen, now_us=now_us, tell=tell, lake=lake)
         after = None if dry_run else disk_bytes(found.root)
     document = _cleared(chosen, before, after)
-    click.echo(json_text(document) if as_json else "\n".join(_cleared_lines(document)))
+    if as_json:
+        print_document("gc", document)
+    else:
+        click.echo("\n".join(_cleared_lines(document)))
 
 
 def _cleared(chosen: Chosen, before: int, after: int | None) -> dict[str, Any]:
@@ -325,7 +329,7 @@ async def list_(*, workspace: Path | None, as_json: bool, columns: int) -> None:
     async with reading(chosen.readable_database()) as connection:
         found = [each for each in await all_sessions(connection) if BASELINE in each["labels_by_key"]]
     if as_json:
-        click.echo(json_text([{"name": each["labels_by_key"][BASELINE], **each} for each in found]))
+        print_document("baselines", [{"name": each["labels_by_key"][BASELINE], **each} for each in found])
         return
     if not found:
         click.echo(f"no baselines in {chosen.root}")

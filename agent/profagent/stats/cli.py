@@ -28,7 +28,6 @@ from profagent.tables.table import (
     Column,
     counted,
     fitted_lines,
-    json_text,
     printable,
     sheet_pieces,
     sparkline,
@@ -249,7 +248,7 @@ async def trend_command(
     boards = await trend(chosen.readable_database(), model, layer, begun_us, where, allowed)
     await tell_incomplete(chosen.readable_database(), (night.session for board in boards for night in board.nights))
     if as_json:
-        click.echo(json_text(boards))
+        print_document("trend", boards)
         return
     what = model if layer is None else f"{layer} of {model}"
     click.echo("\n\n".join("\n".join(_trend_lines(board, what, columns)) for board in boards))

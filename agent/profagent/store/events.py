@@ -212,7 +212,9 @@ class Composer:
                 layer_name=run and run.name,
                 layer_type=run and run.type,
                 duration_us=rounded(duration_us),
-                **{name: rounded(column[number], 6) for name, column in zip(records.counters, counters, strict=True)},
+                counters={
+                    name: rounded(column[number], 6) for name, column in zip(records.counters, counters, strict=True)
+                },
                 **({"bound_by": bound(ratios[number])} if ratios else {}),
                 **doubts,
             )
@@ -240,9 +242,8 @@ class Composer:
         for record in change.records if self._with_records else ():
             begin, end = int(record["begin_us"]), int(record["end_us"])
             yield self._event(
-                "record",
+                "call",
                 job,
-                unit="acl_api",
                 model=model[0],
                 model_id=model[1],
                 name=api_name(int(record["api"])),

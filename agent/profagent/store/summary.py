@@ -145,6 +145,8 @@ async def all_sessions(connection: Running) -> list[dict[str, Any]]:
     return [
         {
             **session,
+            "simulated": bool(session["simulated"]),
+            "complete": bool(session["complete"]),
             "jobs": len(await jobs_of(connection, session["session"])),
             "labels_by_key": dict(await fetched(connection, _LABELS, (session["session"],))),
             "frequencies_mhz": await _frequencies(connection, session["session"]),

@@ -268,10 +268,10 @@ def summary_lines(summary: dict[str, Any]) -> list[str]:
 def several_lines(summary: dict[str, Any]) -> list[str]:
     """Return the summary of several boards for people: each board, and the total."""
     lines: list[str] = []
-    for session in summary["sessions"]:
-        lines.append(f"{session['address']}: {session['error'] or 'fine'}")
-        if session["session"] is not None:
-            lines += summary_lines({**session, "database": summary["database"]})
+    for outcome in summary["boards"]:
+        lines.append(f"{outcome['address']}: {outcome['error'] or 'fine'}")
+        if outcome["session"] is not None:
+            lines += summary_lines({**outcome["session"], "database": summary["database"]})
     total = summary["total"]
     records = ", ".join(f"{count} {unit}" for unit, count in total["records"].items()) or "no records"
     reached = f"{total['reached']} of {counted(total['boards'], 'board')} reached"

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UsageError
 from profagent.formats.records import US_PER_MS
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
-from profagent.tables.table import json_text
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
 from profagent.watch.replay import Replayed, replay
@@ -170,7 +170,7 @@ class _Output:
     def show(self, board: str, event: Event) -> None:
         """Print one event as one line."""
         if self._is_json:
-            click.echo(json_text({"board": board, **event} if self._names_boards else event))
+            print_document("watch", {"board": board, **event} if self._names_boards else event)
         else:
             click.echo(f"{board}: {line_of(event)}" if self._names_boards else line_of(event))
 

@@ -15,7 +15,7 @@ from profagent.tables.provenance import recorded_loss_line, sampling_line, share
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from profagent.store.events import Event
 
@@ -29,8 +29,7 @@ DOUBT = "?"
 def line_of(event: Event) -> str:
     """Return one line for an event, without a line end."""
     mark = " [simulated]" if event["simulated"] else ""
-    lines = {"inference": _inference, "record": _record, "board": _board, "kept_loss": recorded_loss_line}
-    if (line := lines.get(event["event"])) is not None:
+    if (line := _LINES.get(event["event"])) is not None:
         return line(event) + mark
     match event["event"]:
         case "ledger":
@@ -80,15 +79,17 @@ def _board(event: Event) -> str:
     return "  ".join([_clock(event["time_us"]), "board", *parts])
 
 
+def _call(event: Event) -> str:
+    return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
+
+
 def _record(event: Event) -> str:
-    if event["unit"] == "acl_api":
-        return f"{_clock(event['begin_us'])}  {event['name']}  {_us(event['duration_us'])}  thread {event['tid']}"
     who = f"{model_text(event['model'], event['model_id'])} inference {event['current_pic_count']}"
     layer = f"{event['layer_name'] or UNKNOWN} ({event['layer_type'] or UNKNOWN})"
     busy = "".join(
-        f"  {label} {_percent(event[name])}{DOUBT if name in event.get('likely', ()) else ''}"
+        f"  {label} {_percent(event['counters'][name])}{DOUBT if name in event.get('likely', ()) else ''}"
         for label, name in (("mac", "mac_busy"), ("vec", "vec_busy"))
-        if name in event
+        if name in event["counters"]
     )
     bound = f"  bound by{word}" if (word := _bound(event, event)) else ""
     where = f"{event['unit']} {event['segment']}.{event['sequence']}"
@@ -104,6 +105,15 @@ def _bound(layer: Mapping[str, Any], event: Event) -> str:
         return ""
     word = layer["bound_by"]
     return f" {UNKNOWN}" if word is None else f" {word}{bound_mark(event.get('likely', ()))}"
+
+
+_LINES: Mapping[str, Callable[[Event], str]] = {
+    "inference": _inference,
+    "record": _record,
+    "call": _call,
+    "board": _board,
+    "kept_loss": recorded_loss_line,
+}
 
 
 def _short(layer_name: str | None) -> str:

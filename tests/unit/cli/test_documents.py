@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from profagent.cli import documents
-from profagent.cli.main import run
+from profagent.cli.main import group, run
 from tests.documents import checked
 from tools import publish_schemas
+from tools.make_reference import leaves
 
 
 @pytest.mark.parametrize("name", documents.DOCUMENTS)
@@ -26,6 +27,15 @@ def test_a_schema_is_as_it_was_published(name: str, capsys: pytest.CaptureFixtur
 def test_the_list_has_every_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*documents.DOCUMENTS]
+
+
+def test_every_command_with_json_has_a_document_and_every_document_a_command() -> None:
+    with_json = {
+        name for name, command in leaves("", group) if any(option.name == "as_json" for option in command.params)
+    }
+    printing = {one for each in documents.DOCUMENTS.values() for one in each.command.split(", ")} - {"every command"}
+    assert {name for name in with_json if not {name, name.split()[0]} & printing} == set()
+    assert {each for each in printing if not any(each in {name, name.split()[0]} for name in with_json)} == set()
 
 
 def test_an_unknown_document_or_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,7 +161,7 @@ async def test_the_document_is_json_with_rows_by_column(builder: DatabaseBuilder
     document = json.loads(json.dumps(shown_as_document((await show(_filled(builder)))[0])))
     assert document["ledger"]["loss"] == {"torn record": 1}
     tables = {table["table"]: table for table in document["tables"]}
-    assert tables["AA core metric"]["model"] == "检测"
+    assert tables["AA core metric"]["about"]["model"] == "检测"
     assert [row["Layer Name"] for row in tables["AA core metric"]["rows"]] == ["conv", "pool", "total"]
     assert tables["Frequency"]["rows"] == [{"Device Id": 0, "Frequency(MHz)": 700}]
 

@@ -147,6 +147,7 @@ RECORD: dict[str, Any] = {
     "layer_name": "conv",
     "layer_type": "Convolution",
     "duration_us": 12.5,
+    "counters": {},
     "simulated": False,
 }
 
@@ -194,7 +195,7 @@ def test_a_record_is_one_line() -> None:
 
 
 def test_a_record_with_counters_shows_how_busy_the_unit_was() -> None:
-    line = line_of({**RECORD, "mac_busy": 0.832, "vec_busy": None})
+    line = line_of({**RECORD, "counters": {"mac_busy": 0.832, "vec_busy": None}})
     assert line.endswith("12.500 us  mac 83.2%  vec N/A")
 
 
@@ -202,11 +203,13 @@ def test_with_a_counter_map_each_layer_says_what_bounds_it() -> None:
     slowest = [{**layer, "bound_by": word} for layer, word in zip(INFERENCE["slowest"], ("DLD", None), strict=True)]
     line = line_of({**INFERENCE, "slowest": slowest})
     assert "conv+2 0.202 ms 5.8% DLD  N/A (cpu) 0.100 ms N/A N/A  note:" in line
-    assert line_of({**RECORD, "mac_busy": 0.832, "bound_by": "cube"}).endswith("  mac 83.2%  bound by cube")
+    assert line_of({**RECORD, "counters": {"mac_busy": 0.832}, "bound_by": "cube"}).endswith(
+        "  mac 83.2%  bound by cube"
+    )
 
 
 def test_what_rests_on_a_counter_that_is_not_certain_is_marked() -> None:
-    known = {**RECORD, "mac_busy": 0.832, "vec_busy": 0.1, "bound_by": "cube"}
+    known = {**RECORD, "counters": {"mac_busy": 0.832, "vec_busy": 0.1}, "bound_by": "cube"}
     assert line_of({**known, "likely": ["vec_busy"]}).endswith("  mac 83.2%  vec 10.0%?  bound by cube?")
     assert line_of({**known, "likely": ["ddr_read_bytes"]}).endswith("  mac 83.2%  vec 10.0%  bound by cube")
     assert line_of({**known, "bound_by": None, "likely": ["dld"]}).endswith("bound by N/A")
@@ -219,8 +222,7 @@ def test_a_record_of_no_known_layer() -> None:
 
 def test_a_call_is_one_line() -> None:
     call = {
-        "event": "record",
-        "unit": "acl_api",
+        "event": "call",
         "name": "svp_acl_mdl_execute",
         "begin_us": 1_795_230_382_123_456,
         "duration_us": 500,

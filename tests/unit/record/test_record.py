@@ -338,9 +338,9 @@ async def test_a_fault_behind_one_board_ends_no_other(tmp_path: Path, monkeypatc
     with malicious(speaking("good")) as good, malicious(speaking("other")) as other:
         options = RecordOptions((other.address, good.address), Workspace(tmp_path), until_finished=True)
         summary = await record(options, lines.append, asyncio.Event())
-    failed, fine = summary["sessions"]
-    assert (fine["board"], fine["error"], fine["records"]["aicore"]) == ("good", None, 3)
-    assert (failed["board"], failed["exit_code"], failed["complete"]) == ("other", 1, False)
+    failed, fine = summary["boards"]
+    assert (fine["session"]["board"], fine["error"], fine["session"]["records"]["aicore"]) == ("good", None, 3)
+    assert (failed["session"]["board"], failed["exit_code"], failed["complete"]) == ("other", 1, False)
     assert "OverflowError" in failed["error"]
     assert sum("OverflowError" in line for line in lines) == 1
 
@@ -360,9 +360,9 @@ async def test_a_board_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
 
     with malicious(hung) as other, malicious(script) as good:
         options = RecordOptions((other.address, good.address), Workspace(tmp_path), until_finished=True)
-        hanging, fine = (await record(options, print, stop))["sessions"]
-    assert (fine["board"], fine["complete"], fine["records"]["aicore"]) == ("good", True, 3)
-    assert (hanging["board"], hanging["complete"], hanging["exit_code"]) == ("hung", False, 4)
+        hanging, fine = (await record(options, print, stop))["boards"]
+    assert (fine["session"]["board"], fine["complete"], fine["session"]["records"]["aicore"]) == ("good", True, 3)
+    assert (hanging["session"]["board"], hanging["complete"], hanging["exit_code"]) == ("hung", False, 4)
 
 
 async def test_many_jobs_that_were_not_copied_are_in_the_ledger_and_some_are_named(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ def test_a_workspace_that_is_not_there_is_an_error(
 ) -> None:
     assert run([*words, "--workspace", str(tmp_path / "typo")]) == 2
     told = capsys.readouterr()
-    assert (told.out, told.err.splitlines()[0]) == ("", f"profagent: there is no workspace in {tmp_path / 'typo'}")
+    assert told.err.splitlines()[0] == f"profagent: there is no workspace in {tmp_path / 'typo'}"
+    assert ("usage" in told.out) is ("--json" in words)
     assert not (tmp_path / "typo").exists()
 
 

@@ -130,7 +130,7 @@ def test_calls_from_before_are_left_out_of_a_file_that_comes_whole() -> None:
     view.wants(JobStatus(1, JOB, "/root", "open", caught_up=False), listed=True)
     view.past_filter.caught_up(JOB)
     view.changed([Applied(JobChanges(JOB, "/root", [calls([0, 1], [BOARD_US - 400, BOARD_US + 600])]))])
-    assert [event["end_us"] for event in shown if event["event"] == "record"] == [BOARD_US + 600]
+    assert [event["end_us"] for event in shown if event["event"] == "call"] == [BOARD_US + 600]
 
 
 async def test_what_was_taken_does_not_come_again_after_a_lost_link() -> None:

@@ -23,6 +23,7 @@ from profagent import __version__
 from profagent.boards.daemon_tree import LAUNCHER, own_packages, pack, wheel_files
 from profagent.boards.wheels import fetch_wheels
 from profagent.cli import options
+from profagent.cli.documents import print_document
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_to_the_end, tell
 from profagent.deploy.bundle.assembling import MACHINES, bundle_tree, can_compile, find_runtime
@@ -31,7 +32,6 @@ from profagent.deploy.units import SERVICE_FILES
 from profagent.errors import ProfagentError
 from profagent.files import write_atomically
 from profagent.limits import DOWNLOAD_S, FILE_PIECE_BYTES, TRIAL_S
-from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -232,7 +232,7 @@ def command(
     """
     made = run_to_the_end(lambda: bundle(machine, output, source, wheelhouse, libraries))
     if as_json:
-        click.echo(json_text(made))
+        print_document("bundle", made)
         return
     click.echo(f"{made.file}: {made.name} for {made.machine}, {made.python}, {made.file_bytes / 1e6:.1f} MB")
     click.echo(f"  on the board  {made.size_bytes / 1e6:.1f} MB")

@@ -37,8 +37,8 @@ class CoverageDocument(TypedDict):
     more_gaps: int
 
 
-class SampledDocument(TypedDict):
-    """How completely the runtime sampled inferences; None where that is not known, for the reason `why`."""
+class SamplingFigures(TypedDict):
+    """Sampling of inferences by the runtime; None where that is not known, for the reason `why`."""
 
     sampled: int
     due: int | None
@@ -47,6 +47,11 @@ class SampledDocument(TypedDict):
     interval: int | None
     interval_from: str | None
     why: str | None
+
+
+class SampledDocument(SamplingFigures):
+    """How completely the runtime sampled inferences; None where that is not known, for the reason `why`."""
+
     keeping: str | None
     kept: int
     passed_over: int
