@@ -85,6 +85,7 @@ EXPLAINED = {
         ("../howto/fleet.md", FLEET),
     ),
     "options check": ("../howto/check-options.md", ""),
+    "mcp": ("../howto/mcp.md", "--allow-record --reports"),
     "kit": ("../howto/send-evidence.md", "-o --vendor-summary --anonymous --sdk"),
     **{f"export {name}": ("exports.md", "--output --aggregate --format") for name in FORMATS},
     "export trace": ("../howto/one-trace.md", "--output --part-size"),

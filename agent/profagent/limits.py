@@ -326,6 +326,22 @@ ROWS_IN_REPR = 10
 WIDTH_OF_REPR = 120
 """characters of a table's lines: further columns are named below it."""
 
+# The MCP server
+SHOWN_ANSWER_ROWS = 20
+"""rows of an answer unless `top` says another number: a caveat counts the others."""
+MOST_ANSWER_ROWS = 1_000
+"""rows that `top` may ask for: the call is refused."""
+LARGEST_ANSWER_BYTES = 1 << 20
+"""bytes of an answer: the call fails, and asks for fewer rows."""
+LARGEST_ANSWER_VALUE_BYTES = 64 << 10
+"""bytes of a value in a query: the query fails."""
+LONGEST_ANSWER_QUERY_S = 10.0
+"""s for a query: it is interrupted, and fails."""
+LONGEST_ASKED_CAPTURE_S = 600.0
+"""s of a capture by the tool `record`: the call is refused."""
+SHOWN_CAVEATS = 40
+"""caveats of an answer: the gravest come first, the others are counted."""
+
 # Results of other tools
 MOST_ENTRIES = 20_000
 """entries of an archive: the archive is refused."""

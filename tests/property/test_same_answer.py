@@ -1,4 +1,4 @@
-"""A random question about a session has one answer, whoever is asked: the Python API, the command, SQL on the views.
+"""A random question about a session has one answer, whoever is asked: the Python API, the command, SQL or MCP.
 
 A further asker is a line of ASKERS: it gets a question, and gives its figure, or NOT_TOLD where it has none such.
 """
@@ -18,10 +18,14 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp import Client
 
 import profagent
 from profagent.cli.main import group
 from profagent.importing.importing import import_into
+from profagent.limits import MOST_ANSWER_ROWS
+from profagent.link.credentials import Access
+from profagent.mcp.server import Tools, make_server
 from profagent.stats.session_figures import KEYS
 from profagent.stats.stats import BYS, NOT_OF_INFERENCES
 from profagent.store.workspace import Workspace
@@ -108,6 +112,20 @@ def by_sql(question: Question) -> Any:
     return table["figure"][0]
 
 
+@functools.cache
+def answered(workspace: Path, session: int, by: Any, skip: int | None) -> dict[str, Any]:
+    async def call() -> dict[str, Any]:
+        async with Client(make_server(Tools(workspace, Access()))) as client:
+            words = {"session": str(session), "by": by, "skip": skip, "top": MOST_ANSWER_ROWS}
+            return (await client.call_tool("stats", words)).structured_content or {}
+
+    return asyncio.run(call())
+
+
+def by_mcp(question: Question) -> Any:
+    return row_of(answered(*question[:4])["answer"]["rows"], question)[question.figure]
+
+
 def is_same(figure: Any, expected: Any) -> bool:
     """True if two answers are one figure: SQLite sums in another order."""
     if isinstance(expected, float) and isinstance(figure, float):
@@ -115,7 +133,7 @@ def is_same(figure: Any, expected: Any) -> bool:
     return bool(figure == expected)
 
 
-ASKERS: dict[str, Callable[[Question], Any]] = {"api": by_api, "command": by_command, "sql": by_sql}
+ASKERS: dict[str, Callable[[Question], Any]] = {"api": by_api, "command": by_command, "sql": by_sql, "mcp": by_mcp}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +179,7 @@ def test_every_asker_is_told_the_same(workspace: Path) -> None:
                 assert is_same(figure, expected), (name, question, figure, expected)
 
     ask()
-    assert told["command"] == told["api"] > QUESTIONS / 2
+    assert told["command"] == told["mcp"] == told["api"] > QUESTIONS / 2
     assert told["sql"] >= 10
 
 
@@ -169,7 +187,11 @@ def test_the_whole_answer_is_what_the_command_prints(workspace: Path) -> None:
     """With its caveats: of each way to ask, and of a comparison and of advice as well."""
     for session in numbers_of(workspace):
         for by in BYS:
-            assert answer_of(workspace, session, by, None).document == printed(workspace, session, by, None)
+            answer = answer_of(workspace, session, by, None)
+            assert answer.document == printed(workspace, session, by, None)
+            over_mcp = answered(workspace, session, by, None)
+            assert over_mcp["answer"] == {key: value for key, value in answer.document.items() if key != "jobs"}
+            assert sorted(over_mcp["caveats"]) == sorted(answer.provenance.caveats)
     api = profagent.open(workspace)
     first, second = api.session(1), api.session("last")
     words = [["advise", "1", "--lang", "en"], ["diff", "1", "1"], ["advise", "last", "--lang", "en"]]

@@ -106,7 +106,7 @@ class Provenance:
             ledger=frozen(ledger),
             counter_map=maps.pop() if len(maps) == 1 else None,
             likely_counters=tuple(sorted({name for each in parts for name in each.likely_counters})),
-            caveats=tuple(dict.fromkeys(f"{name}{line}" for name, each in about for line in each.caveats)),
+            caveats=_joined_caveats(parts),
             parts=tuple(parts),
         )
 
@@ -121,6 +121,20 @@ class Provenance:
             **{name: str(value).lower() for name, value in flags.items()},
             "caveats": "\n".join(self.caveats),
         }
+
+
+def _joined_caveats(parts: Sequence[Provenance]) -> tuple[str, ...]:
+    """Return each line once, with the sessions that it is about: what is missing first, what is always true last."""
+    sessions: dict[str, list[str]] = {}
+    for each in parts:
+        for line in each.caveats:
+            sessions.setdefault(line, []).append(str(each.session))
+    order = sorted(
+        sessions, key=lambda line: (not line.startswith("INCOMPLETE: "), line != SIMULATED, line in UNVERIFIED)
+    )
+    return tuple(
+        f"{'sessions' if len(sessions[line]) > 1 else 'session'} {', '.join(sessions[line])}: {line}" for line in order
+    )
 
 
 def _in_order(why: Sequence[str], lines: Iterable[str]) -> tuple[str, ...]:

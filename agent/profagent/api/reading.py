@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from profagent.advise.advise import STEPS_BETWEEN_LOOKS
 from profagent.api.table import Table
 from profagent.errors import UsageError
 from profagent.export.parquet import exported_views
@@ -79,19 +81,42 @@ def _count(database: Path, view: View, session: int) -> int:
         return int(count)
 
 
-def query_table(database: Path, query: str, parameters: Mapping[str, Any], provenance: Provenance) -> Table:
-    """Return the rows of a query that only reads. Raises UsageError for any other statement, StoreError."""
+class QueryBounds(NamedTuple):
+    """Bounds of a query: rows that are read of its answer, seconds that it may take, bytes of a value."""
+
+    rows: int
+    seconds: float
+    value_bytes: int
+
+
+def query_table(
+    database: Path,
+    query: str,
+    parameters: Mapping[str, Any],
+    provenance: Provenance,
+    bounds: QueryBounds | None = None,
+) -> Table:
+    """Return the rows of a query that only reads. Raises UsageError for any other or a too long one, StoreError."""
     with _opened(database) as connection:
+        if bounds is not None:
+            until_s = time.monotonic() + bounds.seconds
+            connection.set_progress_handler(lambda: time.monotonic() > until_s, STEPS_BETWEEN_LOOKS)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bounds.value_bytes)
         connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
         try:
             cursor = connection.execute(query, parameters)
+            rows = cursor.fetchall() if bounds is None else cursor.fetchmany(bounds.rows)
         except (sqlite3.Error, sqlite3.Warning) as error:
+            if bounds is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                raise UsageError(
+                    f"the query takes more than {bounds.seconds:g} s",
+                    hint="ask for less: of one session, of one model, or without a recursion",
+                ) from error
             raise UsageError(
                 f"the query fails: {error}",
                 hint="it may be one SELECT of views (docs/reference/database.md); :session is the session's number",
             ) from error
         names = [each[0] for each in cursor.description or ()]
-        rows = cursor.fetchall()
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     fields = [Field(name, _kind_of(values), unit_of(name)) for name, values in zip(names, columns, strict=True)]
     return Table.of_rows(fields, [[*map(_cell, row)] for row in rows], provenance)

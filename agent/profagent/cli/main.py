@@ -97,6 +97,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "kit": ("calibrate.kit", "Pack evidence from a JOB or a session for the developers."),
     },
     "Programs": {
+        "mcp": ("mcp.cli", "Answer an agent's questions over MCP, caveats first."),
         "schema": ("cli.documents", "Print the JSON Schema of what --json prints."),
     },
     "This shell": {

@@ -157,7 +157,7 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
     """
     async with reading(target.database) as connection:
         session = await find_session(connection, target.session)
-        entries = [_explained(each) for each in await ledger_entries(connection, target.session, target.job)]
+        entries = [explained(each) for each in await ledger_entries(connection, target.session, target.job)]
         coverage = await coverage_of(connection, session.session)
     await tell_incomplete(target.database, [session.session])
     entries = [each for each in entries if grade in {None, each["grade"]}]
@@ -173,7 +173,8 @@ async def ledger(*, target: Target, grade: str | None, is_all: bool, as_json: bo
         click.echo(printable(covered))
 
 
-def _explained(entry: dict[str, Any]) -> dict[str, Any]:
+def explained(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry of the ledger with the meaning and the remedy of its reason, None if the reason is unknown."""
     known = REASONS.get(entry["reason"])
     return {**entry, "text": known and known.text, "remedy": known and known.remedy}
 
