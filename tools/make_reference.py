@@ -41,6 +41,7 @@ from profagentd import main as daemon
 from profagentd.config import DaemonConfig
 from profagentd.metrics.collectors import NPU_COLUMNS, UNITS, all_collectors
 from profagentd.simulate.board import SimulatedBoard
+from tools.code_pages import codes_page, doctor_page
 from tools.program_pages import documents_page
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ EXPLAINED = {
         ("../howto/fleet.md", FLEET),
     ),
     "options check": ("../howto/check-options.md", ""),
+    "explain": ("codes.md", ""),
     "mcp": ("../howto/mcp.md", "--allow-record --reports"),
     "kit": ("../howto/send-evidence.md", "-o --vendor-summary --anonymous --sdk"),
     **{f"export {name}": ("exports.md", "--output --aggregate --format") for name in FORMATS},
@@ -201,10 +203,10 @@ def ledger_page() -> str:
     ]
     for title, grade, other in (("Losses", "loss", "note"), ("Notes", "note", "loss")):
         lines += ["", f"## {title}", ""]
-        for reason in (each for each in REASONS.values() if each.grade == grade):
+        for reason in (each for each in REASONS.values() if each.severity == grade):
             otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
             remedy = "" if reason.remedy.startswith("Nothing") else f" → {reason.remedy}"
-            lines.append(f"- `{reason.name}`: {reason.text}{otherwise}{remedy}")
+            lines.append(f"- `{reason.code}`: {reason.text}{otherwise}{remedy}")
     return "\n".join(lines) + "\n"
 
 
@@ -227,7 +229,7 @@ def comparability_page() -> str:
     ]
     for rule in COMPARISON_RULES.values():
         blocks = ", ".join(rule.blocks) or "nothing"
-        lines.append(f"| `{rule.code}` | {rule.grade} | {blocks} | {rule.reason} |")
+        lines.append(f"| `{rule.code}` | {rule.issue.severity} | {blocks} | {rule.reason} |")
     lines += [
         "",
         f"Layers are alike by name, or by type: of `model`, fewer than {LEAST_ALIKE:.0%} are, of `layers` more.",
@@ -610,6 +612,8 @@ PAGES: dict[str, Callable[[], str]] = {
         ascend_page,
         python_page,
         documents_page,
+        codes_page,
+        doctor_page,
     )
 }
 

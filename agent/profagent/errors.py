@@ -12,14 +12,19 @@ ProfagentError            1  the answer is 'no', or something went wrong
 ├── FormatError           1  bytes that are not what their file's format says
 ├── ResultError           1  a file of another tool's results is damaged, or something else
 ├── FaultError            1  profagent itself has failed, and only a part of its work ended
-└── StoreError            1  the database cannot be used
-    ├── DiskFullError        the disk takes no more; a capture waits for room
-    └── WorkspaceBusyError   another process writes to the workspace
+├── StoreError            1  the database cannot be used
+│   ├── DiskFullError        the disk takes no more; a capture waits for room
+│   └── WorkspaceBusyError   another process writes to the workspace
+└── LakeError             1  a lake cannot be read or written
+
+Each class has its row in ERRORS: its code, its exit code, what it means, and what to do.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+
+from profagent.codes import IssueCode, IssueFamily, Severity
 
 
 class Failure(NamedTuple):
@@ -31,14 +36,29 @@ class Failure(NamedTuple):
     exit_code: int
 
 
+# By code, filled by `_error` while this module is imported, and never changed afterwards.
+ERRORS: dict[str, IssueCode] = {}
+
+
+def _error(code: str, exit_code: int, text: str, remedy: str) -> IssueCode:
+    assert code not in ERRORS, code
+    ERRORS[code] = IssueCode(IssueFamily.EXIT, code, Severity.ERROR, text, remedy, exit_code)
+    return ERRORS[code]
+
+
 class ProfagentError(Exception):
     """Base of all errors: one line that says what is wrong, and a hint that says what to do next.
 
     `code` names the kind of error for programs; it stays the same when its text is improved.
     """
 
-    exit_code = 1
-    code = "failed"
+    issue = _error(
+        "failed",
+        1,
+        "The answer is 'no', or something went wrong that has no code of its own.",
+        "Do what the hint below the message says.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     def __init__(self, message: str, *, hint: str) -> None:
         super().__init__(message)
@@ -63,22 +83,37 @@ def _said_again(kind: type[ProfagentError], words: tuple[Any, ...], known: dict[
 class UsageError(ProfagentError):
     """Command line or setting that cannot be right."""
 
-    exit_code = 2
-    code = "usage"
+    issue = _error(
+        "usage",
+        2,
+        "The command line or a setting cannot be right.",
+        "Correct the argument that the message names; `--help` behind the command explains it.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class UnsupportedBoardError(ProfagentError):
     """Data of a SoC whose records look similar, but have another meaning."""
 
-    exit_code = 2
-    code = "unsupported-board"
+    issue = _error(
+        "unsupported-board",
+        2,
+        "The data is of another SoC than SS928 or SS927.",
+        "Use the vendor's tool for that SoC.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class SameBoardError(ProfagentError):
     """Two addresses with one identity: they are one board, or cannot be told apart."""
 
-    exit_code = 2
-    code = "same-board"
+    issue = _error(
+        "same-board",
+        2,
+        "Two addresses lead to one board, or to two boards with one identity.",
+        "Name each board once; give copies of one image identities of their own in /etc/profagent/board-id.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     def __init__(self, address: str, other: str, identity: str) -> None:
         super().__init__(
@@ -91,8 +126,13 @@ class SameBoardError(ProfagentError):
 class UnreachableError(ProfagentError):
     """Board whose daemon cannot be reached, or whose link is gone for good."""
 
-    exit_code = 3
-    code = "unreachable"
+    issue = _error(
+        "unreachable",
+        3,
+        "The board cannot be reached.",
+        "Check the address, that profagentd runs there, and the port: `profagent doctor --board BOARD`.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     @classmethod
     def at(cls, address: str, why: str) -> UnreachableError:
@@ -107,7 +147,13 @@ class UnreachableError(ProfagentError):
 class UnknownHostError(UnreachableError):
     """Host name without an address, which waiting does not help: somebody has to correct it."""
 
-    code = "unknown-host"
+    issue = _error(
+        "unknown-host",
+        3,
+        "The board's host name has no address.",
+        "Check the spelling, or use the IP address; `profagent boards` lists the boards that have a name.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     def __init__(self, address: str) -> None:
         super().__init__(
@@ -119,26 +165,49 @@ class UnknownHostError(UnreachableError):
 class ProtocolError(UnreachableError):
     """Breach of the wire's contract by the board's daemon, or another major version of it."""
 
-    code = "protocol"
+    issue = _error(
+        "protocol",
+        3,
+        "The board's daemon breaks the protocol, or speaks another major version of it.",
+        "Install the same version on both sides.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class RefusedError(UnreachableError):
     """Refused credential, ours by the daemon or its by us: waiting does not help, somebody has to act."""
 
-    code = "refused"
+    issue = _error(
+        "refused",
+        3,
+        "The daemon refuses this host's certificate, or this host the daemon's.",
+        "Check `--keys`, and whether a certificate has ended or was revoked: `profagent doctor --board BOARD`.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class IncompleteError(ProfagentError):
     """Bytes or records that existed and are missing from the capture."""
 
-    exit_code = 4
-    code = "incomplete"
+    issue = _error(
+        "incomplete-data",
+        4,
+        "Data that existed is missing from the result.",
+        "Read what is missing and what to do: `profagent ledger SESSION`.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class FormatError(ProfagentError):
     """Bytes of `file` at byte `offset` that are `found` where the format demands `expected`."""
 
-    code = "format"
+    issue = _error(
+        "format",
+        1,
+        "Bytes of a file are not what its format says.",
+        "Copy the file again if it is damaged; else report it with the message.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     def __init__(
         self,
@@ -164,7 +233,13 @@ class ResultError(ProfagentError):
     `unread` is the first and the last byte of what is not read, None where unknown, and its amount.
     """
 
-    code = "result"
+    issue = _error(
+        "result",
+        1,
+        "A file of another tool's results is damaged, or is something else.",
+        "Write it anew with that tool, or import the others without it.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     def __init__(
         self,
@@ -185,7 +260,13 @@ class ResultError(ProfagentError):
 class FaultError(ProfagentError):
     """Fault of profagent itself that ended the capture of one of several boards."""
 
-    code = "fault"
+    issue = _error(
+        "fault",
+        1,
+        "An error in profagent itself ended a part of its work.",
+        "Report it with the message; recording this board alone shows the whole traceback.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
     @classmethod
     def of(cls, error: Exception) -> ProfagentError:
@@ -201,16 +282,52 @@ class FaultError(ProfagentError):
 class StoreError(ProfagentError):
     """Database that cannot be opened, read or written."""
 
-    code = "store"
+    issue = _error(
+        "store",
+        1,
+        "The database cannot be opened, read or written.",
+        "Do what the hint below the message says; `profagent doctor` checks the workspace.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class DiskFullError(StoreError):
     """Disk, or quota, that takes no more. What was committed is safe."""
 
-    code = "disk-full"
+    issue = _error(
+        "host-disk-full",
+        1,
+        "The disk of this host, or a quota on it, takes no more. What was committed is safe.",
+        "Make room; a running capture then goes on.",
+    )
+    code, exit_code = issue.code, issue.exit_code
 
 
 class WorkspaceBusyError(StoreError):
     """Lock of the workspace that another process holds."""
 
-    code = "workspace-busy"
+    issue = _error(
+        "workspace-busy",
+        1,
+        "Another process writes to the workspace.",
+        "Wait until it has ended, or name another workspace: `--workspace DIR`.",
+    )
+    code, exit_code = issue.code, issue.exit_code
+
+
+class LakeError(ProfagentError):
+    """Error of a lake that cannot be read or written."""
+
+    issue = _error(
+        "lake",
+        1,
+        "A lake cannot be read or written.",
+        "Check its address, permissions and credentials: `profagent doctor --lake URL`.",
+    )
+    code, exit_code = issue.code, issue.exit_code
+
+
+# No class: it ends a command from outside.
+INTERRUPTED = _error(
+    "interrupted", 130, "A second Ctrl-C stopped the command before its work was done.", "Start it again."
+)

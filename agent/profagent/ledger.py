@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
 
 from msgspec import Struct
 
-from profagent.errors import FormatError, UnsupportedBoardError
+from profagent.codes import IssueCode, IssueFamily, Severity
+from profagent.errors import FormatError, IncompleteError, UnsupportedBoardError
 from profagent.limits import LONGEST_NAME_BYTES, LONGEST_PATH_BYTES, REMEMBERED_PATHS
 
 
@@ -87,37 +87,30 @@ def ring_entry(calls: int) -> Entry:
     return entry(RING_FULL, detail, count=calls)
 
 
-LOSS = "loss"
-NOTE = "note"
-
-
-class Reason(NamedTuple):
-    """Meaning of one reason. `otherwise`: when an entry has the other grade; empty where it never has."""
-
-    name: str
-    grade: str
-    text: str
-    remedy: str
-    otherwise: str = ""
-
+# The grades of entries: plain text, as it is stored.
+LOSS = Severity.LOSS.value
+NOTE = Severity.NOTE.value
 
 # By name, filled by `_reason` while this module is imported, and never changed afterwards.
-REASONS: dict[str, Reason] = {}
+REASONS: dict[str, IssueCode] = {}
 _NOTHING = "Nothing."
 _COPY_AGAIN = "Copy the JOB again if the board still has it, and import it with `profagent import --workspace`."
 
 
 # Returns the name, so that a constant and its row of the table cannot differ.
-def _reason(name: str, grade: str, text: str, remedy: str = _NOTHING, *, otherwise: str = "") -> str:
+def _reason(
+    name: str, grade: str, text: str, remedy: str = _NOTHING, *, otherwise: str = "", is_incomplete: bool = False
+) -> str:
     assert name not in REASONS, name
-    REASONS[name] = Reason(name, grade, text, remedy, otherwise)
+    exit_code = IncompleteError.exit_code if grade == LOSS or is_incomplete else 0
+    REASONS[name] = IssueCode(IssueFamily.LEDGER, name, Severity(grade), text, remedy, exit_code, otherwise)
     return name
 
 
 def grade_of(reason: str) -> str:
     """Return the grade of a reason from a board; an unknown one is a loss, as it is on the wire."""
     known = REASONS.get(reason)
-    return LOSS if known is None else known.grade
+    return LOSS if known is None else known.severity.value
 
 
 def entry(
@@ -129,8 +122,11 @@ def entry(
     *,
     grade: str | None = None,
 ) -> Entry:
-    """Return an entry for a reason of this table, with the table's grade unless `grade` has the other one."""
-    return Entry(grade or REASONS[reason].grade, reason, detail, first, last, count)
+    """Return an entry for a reason of this table, with its grade, or the other `grade` where `otherwise` allows it."""
+    known = REASONS[reason]
+    usual = known.severity.value
+    assert grade in {None, usual} or known.otherwise, (reason, grade)
+    return Entry(grade or usual, reason, detail, first, last, count)
 
 
 # Losses of a board, or on the way from it.
@@ -360,6 +356,7 @@ STOPPED_EARLY = _reason(
     NOTE,
     "`record` was stopped before it had copied everything. The exit code is 4.",
     "Run `record` again: it continues the session.",
+    is_incomplete=True,
 )
 NOT_COVERED = _reason(
     "not-covered",
@@ -368,6 +365,7 @@ NOT_COVERED = _reason(
     " data."
     " The exit code is 4.",
     "Correct the cause that the entry names, and run `record` again: it continues the session.",
+    is_incomplete=True,
 )
 NOTHING_RECORDED = _reason(
     "nothing-recorded",
@@ -375,9 +373,10 @@ NOTHING_RECORDED = _reason(
     "No record of a program was captured. The exit code is 4 if `record` was given an end that needs records.",
     "Check that the program runs, that profiling is on (`profagent doctor`), and that the program's output directory"
     " is below a root of the daemon.",
+    is_incomplete=True,
 )
 # Notes that make a capture incomplete. The view `sessions` names them as well.
-INCOMPLETE = frozenset({STOPPED_EARLY, NOT_COVERED, NOTHING_RECORDED})
+INCOMPLETE = frozenset(name for name, each in REASONS.items() if each.severity is Severity.NOTE and each.exit_code)
 MORE = _reason(
     "more",
     NOTE,

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from profagent.errors import LakeError
 from profagent.lake import engines, upkeep
 from profagent.lake.engines import engine_of
-from profagent.lake.lake import SESSIONS, Lake, LakeError, Push
+from profagent.lake.lake import SESSIONS, Lake, Push
 
 if TYPE_CHECKING:
     from collections.abc import Callable

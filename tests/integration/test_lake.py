@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 
+from profagent.errors import LakeError
 from profagent.lake import lake as lakes
 from profagent.lake.aggregates import GAMMA, histogram
 from profagent.lake.engines import engine_of
-from profagent.lake.lake import Lake, LakeError
+from profagent.lake.lake import Lake
 from profagent.lake.push import TABLES, VIEWS
 from profagent.stats.stats import stats
 from tests.integration.host import processed, profagent

@@ -13,10 +13,11 @@ import deltalake
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from profagent.errors import LakeError
 from profagent.lake import engines, upkeep
 from profagent.lake import lake as lakes
 from profagent.lake.engines import engine_of
-from profagent.lake.lake import SESSIONS, Lake, LakeError, Push
+from profagent.lake.lake import SESSIONS, Lake, Push
 from profagent.lake.upkeep import RETENTION_H, compact
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
+from profagent.codes import IssueCode, IssueFamily, Severity
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS
 from profagent.tables.table import UNKNOWN
@@ -37,6 +38,7 @@ RULES_FOLDER = "rules"
 PAGE = "docs/howto/advice.md"
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _KEY = re.compile(r"`\$\.(\w+)")
+_PLACEHOLDER = re.compile(r"\{\w+[^}]*\}")
 _QUERY = re.compile(r"\s*(SELECT|WITH|VALUES)\b", re.IGNORECASE)
 
 
@@ -77,6 +79,13 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("sql: a query begins with SELECT or WITH")
         if unknown := [name for name in self.counters if name not in COUNTERS]:
             raise ValueError(f"counters: {unknown[0]!r} is none; write {' or '.join(map(repr, COUNTERS))}")
+
+    @property
+    def issue(self) -> IssueCode:
+        """The rule as an issue code; … stands for what a finding fills in."""
+        text, remedy = (_PLACEHOLDER.sub("…", each) for each in (self.en.title, self.en.advice))
+        text = text.removesuffix(": … layer…")
+        return IssueCode(IssueFamily.ADVICE, self.id, Severity(self.severity), text, remedy)
 
     @property
     def all_needs(self) -> list[str]:

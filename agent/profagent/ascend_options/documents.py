@@ -113,7 +113,7 @@ def _config_results(name: str, text: str) -> list[Result]:
         return _table_results(name, reading.value, double_findings(reading), write)
     value, is_meant = read_toml(text), name.endswith(".toml")
     if isinstance(value, str):
-        return [Result(Section(name, (bad("toml", f"it is no TOML: {value}", "mend it"),)))] if is_meant else []
+        return [Result(Section(name, (bad("toml", f"it is no TOML: {value}"),)))] if is_meant else []
     found = _table_results(name, value, [], toml_text)
     if is_meant and not found:
         raise UsageError(f"{name} has no options of profiling", hint=_HINT)
@@ -305,9 +305,7 @@ def _script_results(name: str, source: str, facts: set[str]) -> Iterator[Result]
     if script.error:
         error = f"it is no Python: {script.error}"
         rest = "; only texts in braces were looked at"
-        of_script = (
-            unknown("python", error + rest) if script.texts else bad("python", error, "mend it, then check it again"),
-        )
+        of_script = (unknown("python", error + rest) if script.texts else bad("python", error),)
     elif not (script.calls or script.texts or script.facts - BESIDE):
         raise UsageError(f"{name} has no options of profiling", hint=_HINT)
     if of_script:

@@ -58,7 +58,7 @@ def slip_finding(text: str, slip: Slip, effect: str) -> Finding:
     before = ("…" if at > SHOWN_BEFORE else "") + text[max(at - SHOWN_BEFORE, 0) : at]
     after = text[at : at + SHOWN_AFTER] + ("…" if at + SHOWN_AFTER < len(text) else "")
     evidence = f"no JSON: line {line}, column {column}: {why}; here: {before} ▸ {after}; {effect}"
-    return bad("json", " ".join(evidence.split()), "mend it, then check it again")
+    return bad("json", " ".join(evidence.split()))
 
 
 def double_findings(reading: JsonReading) -> list[Finding]:

@@ -35,6 +35,9 @@ DOCUMENTS: Mapping[str, Document] = {
     "failure": Document(
         1, documents.FailureDocument, "every command", "Failure of any command, in place of its answer."
     ),
+    "codes": Document(
+        1, list[documents.IssueCodeDocument], "explain", "Issue codes: severity, meaning, remedy, exit code."
+    ),
     "stats": Document(1, documents.StatsDocument, "stats", "Figures by layer, type, model, function or step."),
     "diff": Document(1, documents.DiffDocument, "diff", "Comparison of two runs, with what may be compared."),
     "ab": Document(1, documents.AbDocument, "ab", "Comparison of two programs that ran side by side in rounds."),

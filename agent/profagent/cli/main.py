@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profagent import __version__
-from profagent.errors import Failure, ProfagentError, UsageError
+from profagent.errors import INTERRUPTED, Failure, ProfagentError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from click.shell_completion import CompletionItem
 
-INTERRUPTED_EXIT_CODE = 130
 # Environment variable by which a shell asks for completions.
 COMPLETE_VARIABLE = "_PROFAGENT_COMPLETE"
 THREADS_VARIABLE = "OPENBLAS_NUM_THREADS"
@@ -97,6 +96,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "kit": ("calibrate.kit", "Pack evidence from a JOB or a session for the developers."),
     },
     "Programs": {
+        "explain": ("explain.cli", "Say what a code means, and what to do."),
         "mcp": ("mcp.cli", "Answer an agent's questions over MCP, caveats first."),
         "schema": ("cli.documents", "Print the JSON Schema of what --json prints."),
     },
@@ -220,7 +220,7 @@ def run(arguments: list[str] | None = None) -> int:
         error.show()
         failure = Failure(error.format_message(), UsageError.code, HELP_HINT, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        failure = Failure("stopped", "interrupted", "start it again", INTERRUPTED_EXIT_CODE)
+        failure = Failure("stopped", INTERRUPTED.code, "start it again", INTERRUPTED.exit_code)
     else:
         return result if isinstance(result, int) else 0
     if wants_json:

@@ -8,6 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from profagent.doctor.board import daemon_remedy, plain_path
+from profagent.doctor.checks import CHECKS
 from profagent.doctor.finding import Finding, FindingMark, Section, bad, good, unknown
 from profagent.errors import FormatError
 from profagent.formats.board_files import load_acl_json
@@ -28,8 +29,7 @@ ITEMS = {
 }
 # Similarity (difflib's ratio, 0 to 1) from which an unknown key counts as a misspelling of a known one.
 _ALIKE = 0.8
-_SET = "write it with `profagent aclconfig set` (--board BOARD for a file there), and start the program again"
-_MEND = "correct the file, then check it again: further faults show only then"
+_SET = CHECKS["acl-switch"].remedy
 
 
 def acl_json_section(
@@ -49,7 +49,7 @@ def acl_json_section(
     size = len(data) if size is None else size
     if size > LARGEST_ACL_JSON_BYTES:
         why = f"{size} bytes: the runtime reads no more than about 10 MiB, svp_acl_init fails"
-        return Section(path, (bad("acl-json", why, _MEND),))
+        return Section(path, (bad("acl-json", why),))
     # A file that was read in part cannot be parsed, and a parse error would blame the user for it.
     if size > len(data):
         return Section(
@@ -60,7 +60,7 @@ def acl_json_section(
         return Section(path, tuple(_findings(loaded, output, roots)))
     except FormatError as error:
         why = f"not valid JSON: {error.found}; svp_acl_init fails with 100000"
-        return Section(path, (bad("acl-json", why, _MEND),))
+        return Section(path, (bad("acl-json", why),))
     # The JSON parser recurses once for each level of nesting, and the file may be anything.
     except RecursionError:
         return Section(path, (unknown("acl-json", "it was not checked, because its JSON is nested too deep"),))
@@ -98,7 +98,7 @@ def _findings(loaded: object, output: str, roots: Sequence[str] | None) -> Itera
     slips = {key: meant for key in profiler if key not in PROFILER_KEYS and (meant := meant_key(key))}
     if slips:
         evidence = ", ".join(f"{key!r} (meant: {meant!r}?)" for key, meant in slips.items())
-        yield bad("acl-keys", f"keys that the runtime does not know: {evidence}", "rename them")
+        yield bad("acl-keys", f"keys that the runtime does not know: {evidence}")
     if others := [key for key in profiler if meant_key(key) is None]:
         evidence = ", ".join(map(repr, others))
         yield unknown("acl-keys", f"keys that the runtime does not know, and ignores: {evidence}", "leave them out")
@@ -136,7 +136,7 @@ def _dump(dump: object) -> Iterator[Finding]:
         yield good("acl-dump", "dump is switched off")
     else:
         why = "the file has both dump and profiler, which the manual forbids: figures are wrong"
-        yield bad("acl-dump", why, "remove `dump` from the file while you profile")
+        yield bad("acl-dump", why)
 
 
 def _switch(switch: object) -> Finding:
@@ -144,7 +144,7 @@ def _switch(switch: object) -> Finding:
         return good("acl-switch", "switch is 'on'")
     evidence = "there is no switch" if switch is None else f"switch is {switch!r}"
     why = f"{evidence}: the runtime records only with exactly 'on'; svp_acl_prof_init still fails with 148047"
-    return bad("acl-switch", why, _SET)
+    return bad("acl-switch", why)
 
 
 def _items(profiler: Mapping[str, object]) -> Finding:
@@ -161,9 +161,9 @@ def _items(profiler: Mapping[str, object]) -> Finding:
             wrong.append(f"{key} is {value!r}: only {wanted!r} records")
     evidence = f"recorded: {', '.join(recorded) or 'nothing'}"
     if wrong:
-        return bad("acl-items", f"{evidence}; {'; '.join(wrong)}", _SET)
+        return bad("acl-items", f"{evidence}; {'; '.join(wrong)}")
     if not recorded:
-        return bad("acl-items", "no item is on: profiling stays off", _SET)
+        return bad("acl-items", "no item is on: profiling stays off")
     if "aicore" not in recorded:
         return unknown("acl-items", f"{evidence}: layers are not recorded, which is right only if you do not want them")
     return good("acl-items", evidence)
@@ -172,10 +172,10 @@ def _items(profiler: Mapping[str, object]) -> Finding:
 def _interval(value: object) -> Finding:
     check = "acl-interval"
     if not isinstance(value, str):
-        return bad(check, f"interval is {value!r}, and must be a string", _SET)
+        return bad(check, f"interval is {value!r}, and must be a string")
     interval = interval_of(value) if value else None
     if interval is None or interval > INTERVAL_MAX:
-        return bad(check, f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off", _SET)
+        return bad(check, f"interval is {value!r}, no number from 0 to {INTERVAL_MAX}: profiling stays off")
     if interval == 0:
         why = "interval 0 records only the first inference after each load, which is right only if you want that"
         return unknown(check, why, 'for every inference: "interval": "1"')
@@ -185,7 +185,7 @@ def _interval(value: object) -> Finding:
 def _output(output: object, state: str, roots: Sequence[str] | None) -> Iterator[Finding]:
     check = "acl-output"
     if not isinstance(output, str) or not output:
-        yield bad(check, "there is no output directory: with the switch on, the program crashes in svp_acl_init", _SET)
+        yield bad(check, "there is no output directory: with the switch on, the program crashes in svp_acl_init")
         return
     if (path := plain_path(output)).mark is FindingMark.BAD:
         yield path

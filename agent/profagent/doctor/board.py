@@ -103,8 +103,7 @@ def _npu_errors(examination: Examination) -> Finding:
         return unknown(check, "the NPU's node has no counters of errors")
     evidence = ", ".join(f"{name} {count}" for name, count in counted.items())
     if any(counted.values()):
-        remedy = "restart the board (reboot): nothing else helps after a time-out of the NPU"
-        return bad(check, f"{evidence} (meaning unverified)", remedy)
+        return bad(check, f"{evidence} (meaning unverified)")
     return good(check, evidence)
 
 
@@ -131,13 +130,13 @@ def _umask(examination: Examination) -> Finding:
 
     If none runs, the modes of the newest JOBs are the evidence.
     """
-    check, remedy = "umask", "run `umask 0027` in the shell before you start the program"
+    check = "umask"
     processes = examination.processes.with_npu if examination.processes else ()
     masks = {f"{each.name} (pid {each.pid}) {each.umask}": each.umask for each in processes if each.umask}
     if masks:
         shown = ", ".join(masks)
         if any(~_octal(umask) & WANTED_UMASK for umask in masks.values()):
-            return bad(check, f"{shown}: the manual wants at least 0027", remedy)
+            return bad(check, f"{shown}: the manual wants at least 0027")
         return good(check, shown)
     # A memory card has no modes of its own: they are options of its mount.
     roots = [root for root in examination.roots if root.file_system not in CARDS]
@@ -147,7 +146,7 @@ def _umask(examination: Examination) -> Finding:
     lax = [job for job in jobs if job.mode & WANTED_UMASK]
     if lax:
         evidence = f"{lax[0].directory} has mode {lax[0].mode:04o} ({len(lax)} of the newest {len(jobs)} JOBs are so)"
-        return bad(check, f"{evidence}: it was written with a umask below 0027, which the manual wants", remedy)
+        return bad(check, f"{evidence}: it was written with a umask below 0027, which the manual wants")
     return good(check, f"the newest {len(jobs)} JOBs have modes of a umask of 0027 or more")
 
 
@@ -189,7 +188,7 @@ def metrics_checks(examination: Examination) -> Iterator[Finding]:
     lacking = [(source, why) for source, why in examination.unknown if source.startswith(_METRICS)]
     if lacking:
         missing = "; ".join(f"no {source.removeprefix(_METRICS)} ({why})" for source, why in lacking)
-        yield unknown("metrics", missing, "nothing, unless the board should have them: the other metrics are recorded")
+        yield unknown("metrics", missing)
 
 
 def plain_path(path: str) -> Finding:
@@ -200,7 +199,6 @@ def plain_path(path: str) -> Finding:
     return bad(
         "path",
         f"{path} has {odd!r}: the manual allows only letters, digits and _; the runtime's behaviour is unverified",
-        "choose an `output` in acl.json, and a root above it, with only letters, digits and _",
     )
 
 
@@ -240,7 +238,7 @@ def _file_system(root: RootFacts) -> Iterator[Finding]:
             f"{root.path} is on {root.file_system}: names ignore case, times are in steps of 2 s, there are no links,"
             " and the mount sets all modes; captures from such a file system are untested"
         )
-        yield unknown("file-system", evidence, "use another file system, such as ext4, if the board has one with room")
+        yield unknown("file-system", evidence)
 
 
 def _mounts(examination: Examination, roots: Sequence[str]) -> Iterator[Finding]:

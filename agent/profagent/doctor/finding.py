@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from profagent.codes import Severity
+from profagent.doctor.checks import CHECKS
 from profagent.formats.names import display_text
 from profagent.tables.table import printable
 
@@ -36,6 +38,12 @@ class Finding:
     evidence: str
     remedy: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise KeyError for a check that the table does not have; a mark is at most as bad as the check's severity."""
+        severity = CHECKS[self.check].severity
+        is_possible = self.mark is FindingMark.GOOD or severity is Severity.BAD or self.mark.value == severity.value
+        assert is_possible, (self.check, self.mark)
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -55,14 +63,15 @@ def good(check: str, evidence: str) -> Finding:
     return Finding(check, FindingMark.GOOD, evidence)
 
 
-def bad(check: str, evidence: str, remedy: str) -> Finding:
-    """Return a finding that the check failed, with its remedy."""
-    return Finding(check, FindingMark.BAD, evidence, remedy)
+def bad(check: str, evidence: str, remedy: str = "") -> Finding:
+    """Return a finding that the check failed, with the remedy for this case, or else that of the check."""
+    return Finding(check, FindingMark.BAD, evidence, remedy or CHECKS[check].remedy)
 
 
 def unknown(check: str, evidence: str, remedy: str = "") -> Finding:
-    """Return a finding that the check could not decide."""
-    return Finding(check, FindingMark.UNKNOWN, evidence, remedy)
+    """Return a finding that the check could not decide; one that is never bad has its remedy from the table."""
+    is_worst = CHECKS[check].severity is Severity.UNKNOWN
+    return Finding(check, FindingMark.UNKNOWN, evidence, remedy or (CHECKS[check].remedy if is_worst else ""))
 
 
 def section_fields(section: Section) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from profagent import __version__
 from profagent.doctor.board import daemon_remedy
+from profagent.doctor.checks import CHECKS
 from profagent.doctor.finding import bad, good, unknown
 from profagent.errors import StoreError, UnreachableError, UsageError
 from profagent.limits import ASK_S, LONGEST_CHECK_S, MOST_OFFSET_US
@@ -94,11 +95,9 @@ def daemon_version(board: Board) -> Finding:
         f"profagentd {board.daemon_version} speaks protocol {spoken}; this is profagent {__version__}, protocol {own}"
     )
     if board.protocol[0] != PROTOCOL[0]:
-        return bad("daemon", seen, "install the same version on both sides")
+        return bad("daemon", seen)
     if board.daemon_version != __version__:
-        return unknown(
-            "daemon", f"{seen}: these versions were not tested together", "install the same version on both sides"
-        )
+        return unknown("daemon", f"{seen}: these versions were not tested together", CHECKS["daemon"].remedy)
     return good("daemon", seen)
 
 
@@ -126,8 +125,7 @@ def clock(offset_us: int | None, uncertainty_us: int, board_us: int) -> Finding:
     # Bad only if the offset is too large even at the favourable end of its uncertainty.
     if board < EARLIEST or abs(offset_us) - uncertainty_us > MOST_OFFSET_US:
         never = ", it was never set" if board < EARLIEST else ""
-        remedy = "on the board, with this host's seconds: date -u -s @$(date +%s); for good: an NTP client"
-        return bad("clock", f"{seen}: it shows {board.isoformat(' ', 'seconds')}{never}", remedy)
+        return bad("clock", f"{seen}: it shows {board.isoformat(' ', 'seconds')}{never}")
     if abs(offset_us) + uncertainty_us > MOST_OFFSET_US:
         return unknown(
             "clock",

@@ -65,7 +65,7 @@ def job_checks(job: LocalJobFiles, files: Mapping[str, int]) -> Iterator[Finding
     frequency_mhz = job.frequency_mhz
     if frequency_mhz is None:
         why = "info.json.0, which has the NPU's clock, is missing or unreadable"
-        yield bad("job-clock", why, "copy the JOB directory whole: info.json.0 is in it")
+        yield bad("job-clock", why)
         return
     yield good("job-clock", f"{frequency_mhz} MHz, from info.json.0")
 
@@ -155,7 +155,6 @@ def _sampled(layers: Sequence[LogName]) -> Iterator[Finding]:
         yield unknown(
             "job-sampling",
             "only the first inference of each model was recorded: only one ran, or the interval is 0",
-            'for every inference, in acl.json: "interval": "1"',
         )
 
 
@@ -174,7 +173,6 @@ FACTS: Mapping[str, Mapping[str, str]] = {
         "once": "a layer leaves one record for all pictures of a batch run",
     },
 }
-_SEND = "send the evidence, because figures that depend on this fact are wrong: profagent kit -o evidence.tar.gz JOB"
 
 # An alternative is refuted if more than this share of the votes, and more than one vote, is against it: a single
 # inference may have a disturbed record.
@@ -214,7 +212,7 @@ def fact_finding(fact: str, found: Votes) -> Finding:
     else:
         evidence = f"{refuted}; left is {' or '.join(possible) or 'none that is known'}: {found.seen}"
     if next(iter(alternatives)) not in possible:
-        return bad(fact, evidence, _SEND)
+        return bad(fact, evidence)
     return good(fact, evidence) if len(possible) == 1 else unknown(fact, evidence)
 
 

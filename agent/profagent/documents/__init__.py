@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from profagent.codes import IssueFamily, Severity  # noqa: TC001 - msgspec reads the types
+
 
 class FailureDocument(TypedDict):
     """Failure of a command: the message, its stable code, what to do next, and the exit code."""
@@ -16,6 +18,21 @@ class FailureDocument(TypedDict):
     code: str
     hint: str
     exit_code: int
+
+
+class IssueCodeDocument(TypedDict):
+    """Issue code: `exit_code` is that of commands whose result depends on it, 0 where it changes none.
+
+    `otherwise` says when an entry of the ledger has the other severity.
+    """
+
+    family: IssueFamily
+    code: str
+    severity: Severity
+    text: str
+    remedy: str
+    exit_code: int
+    otherwise: str
 
 
 class GapDocument(TypedDict):

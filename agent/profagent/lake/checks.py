@@ -18,7 +18,8 @@ from deltalake.fs import DeltaStorageHandler
 from profagent.cli.lakes import PACKAGES
 from profagent.doctor.finding import Section, bad, good, unknown
 from profagent.doctor.host import LEAST_FREE_BYTES
-from profagent.lake.lake import Lake, LakeError, reason_of
+from profagent.errors import LakeError
+from profagent.lake.lake import Lake, reason_of
 from profagent.lake.push import TABLES
 from profagent.limits import LAKE_FILES_PER_DAY
 
@@ -36,7 +37,7 @@ def lake_section(address: str) -> Section:
     lake = Lake(address)
     findings = [good("packages", ", ".join(f"{name} {version(name)}" for name in PACKAGES))]
     if "://" not in address and not Path(address).is_dir():
-        findings.append(bad("address", f"there is no folder {lake.address}", "mount or make it, and call this again"))
+        findings.append(bad("address", f"there is no folder {lake.address}"))
     else:
         findings += [*_space(lake), *_commits(lake), *_tables(lake)]
     return Section(f"lake {lake.address}", tuple(findings))
@@ -48,7 +49,7 @@ def _space(lake: Lake) -> Iterator[Finding]:
     free = shutil.disk_usage(lake.address).free
     seen = f"{free / BYTES_PER_GB:.1f} GB are free in {lake.address}"
     is_enough = free >= LEAST_FREE_BYTES
-    yield good("lake-space", seen) if is_enough else bad("lake-space", seen, "make room: profagent fleet expire DATE")
+    yield good("lake-space", seen) if is_enough else bad("lake-space", seen)
 
 
 def _commits(lake: Lake) -> Iterator[Finding]:
@@ -63,8 +64,7 @@ def _commits(lake: Lake) -> Iterator[Finding]:
         there = len(table.file_uris())
         seen = f"of {WRITERS} commits of one version {won} came; {there} are there"
         is_good = (won, table.version(), there) == (1, 1, 1)
-        remedy = "pushes would be lost: use a file system with hard links, or an object store"
-        yield good("commit", seen) if is_good else bad("commit", seen, remedy)
+        yield good("commit", seen) if is_good else bad("commit", seen)
     except (DeltaError, OSError) as error:
         yield bad("commit", f"cannot write: {reason_of(error)}", "check address, permissions and credentials")
     finally:
@@ -99,8 +99,7 @@ def _hard_links(scratch: Path) -> Finding:
             return bad("hard-links", "a link took the place of another", "take another file system")
         return good("hard-links", "they can be made, each once")
     except OSError as error:
-        remedy = "let no two hosts push at a time, or take another file system (NFS, not SMB) or a store"
-        return bad("hard-links", f"cannot be made: {error.strerror}", remedy)
+        return bad("hard-links", f"cannot be made: {error.strerror}")
     finally:
         for each in (scratch, other):
             each.unlink(missing_ok=True)
@@ -123,7 +122,7 @@ def _tables(lake: Lake) -> Iterator[Finding]:
     if found:
         yield good("tables", f"{found} of {len(TABLES)} can be read")
     else:
-        yield unknown("tables", "there are none yet", "profagent push SESSION")
+        yield unknown("tables", "there are none yet")
     if crowded:
         remedy = f"profagent fleet compact --lake {lake.address}"
         yield unknown("files", f"many small ones: {', '.join(crowded)}", remedy)

@@ -11,7 +11,7 @@ from profagent.cli.documents import print_document
 from profagent.cli.lakes import in_lake, named_lake, require_lake
 from profagent.cli.progress import progress
 from profagent.cli.running import asynchronous, tell
-from profagent.errors import UsageError
+from profagent.errors import LakeError, UsageError
 from profagent.store.database import reading
 from profagent.store.sessions import held_sessions
 from profagent.store.workspace import Workspace, session_named
@@ -27,7 +27,7 @@ async def restored_from(workspace: Workspace, session: int, address: str, file: 
     Raises UsageError if the packages that read a lake are not installed, LakeError, StoreError.
     """
     set_lake = require_lake(named_lake(None, workspace) or address)
-    from profagent.lake.lake import Lake, LakeError  # noqa: PLC0415 - 130 MB, which no other command needs
+    from profagent.lake.lake import Lake  # noqa: PLC0415 - 130 MB, which no other command needs
     from profagent.lake.restore import restored  # noqa: PLC0415 - as above
 
     try:

@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from profagent.cli.running import installing
-from profagent.errors import UsageError
-from profagent.lake.lake import SESSIONS, LakeError, listed
+from profagent.errors import LakeError, UsageError
+from profagent.lake.lake import SESSIONS, listed
 from profagent.lake.push import TABLES
 from profagent.limits import CALL_TIMEOUT_S
 

@@ -24,7 +24,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from profagent.errors import ProfagentError
+from profagent.errors import LakeError
 from profagent.limits import LONGEST_TEXT, PUSH_ATTEMPTS, ROWS_PER_LAKE_GROUP
 
 if TYPE_CHECKING:
@@ -51,12 +51,6 @@ RETENTION = {
 _LOG = {"delta.dataSkippingNumIndexedCols": "4", "delta.checkpointInterval": "20"}
 # A file stores minimum and maximum of a column: without truncation those of `databases` would exceed its rows.
 PROPERTIES = WriterProperties(compression="ZSTD", max_row_group_size=ROWS_PER_LAKE_GROUP, statistics_truncate_length=64)
-
-
-class LakeError(ProfagentError):
-    """Error of a lake that cannot be read or written."""
-
-    code = "lake"
 
 
 class Push(NamedTuple):

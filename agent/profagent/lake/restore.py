@@ -8,9 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from profagent.errors import ProfagentError
+from profagent.errors import LakeError, ProfagentError
 from profagent.files import to_the_end
-from profagent.lake.lake import Lake, LakeError
 from profagent.lake.push import DATABASES, RECORDS, VIEWS, name_of
 from profagent.store.columns import TABLES, UNITS
 from profagent.store.database import fetched_one, read_only, reading
@@ -19,6 +18,7 @@ from profagent.store.subset import digests_of, sharing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from profagent.lake.lake import Lake
     from profagent.store.workspace import Workspace
 
 _NAME = "SELECT session, identity, started_us FROM session JOIN board USING (board) WHERE session"

@@ -14,10 +14,10 @@ from profagent.boards.cli import run_on_boards, via
 from profagent.cli import options
 from profagent.cli.documents import print_document
 from profagent.cli.lakes import require_lake
-from profagent.cli.main import INTERRUPTED_EXIT_CODE, group
+from profagent.cli.main import group
 from profagent.cli.options import duration_s
 from profagent.cli.running import SIGNALS, tell
-from profagent.errors import ProfagentError, UsageError
+from profagent.errors import INTERRUPTED, ProfagentError, UsageError
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
@@ -155,5 +155,5 @@ def _pushed(lake: str, workspace: Workspace, sessions: Sequence[str]) -> int:
         again = f"profagent push {' '.join(sessions)} --workspace {shlex.quote(str(workspace.root))}"
         tell(f"profagent: not pushed: {str(error) or 'stopped'}")
         tell(f"  the records stay here; push them later: {again}")
-        return INTERRUPTED_EXIT_CODE if isinstance(error, click.Abort) else error.exit_code
+        return INTERRUPTED.exit_code if isinstance(error, click.Abort) else error.exit_code
     return 0

@@ -272,7 +272,7 @@ class BoardRecord:
             raise UnreachableError("stopped before the board was reached", hint="run it again, and let it run longer")
         summary = await self._recording.session.summary()
         if self._full:
-            summary["incomplete"] = [self._full if each == NOT_ENDED else each for each in summary["incomplete"]]
+            summary["incomplete"] = [self._full if each == NOT_ENDED.text else each for each in summary["incomplete"]]
         code = exit_code_of(summary, waits_for_records=self._waits_for_records)
         return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 

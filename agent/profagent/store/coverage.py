@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from profagent import ledger
+from profagent.codes import IssueCode, IssueFamily, Severity
+from profagent.errors import IncompleteError
 from profagent.limits import MOST_GAPS, MOST_REASONS
 from profagent.link.coverage import Standing
 from profagent.store.database import fetched, fetched_one
@@ -21,7 +23,14 @@ if TYPE_CHECKING:
 # Standing of the time between two runs of `record` that continued one session. It has no row: it follows from those of
 # the runs.
 NOT_RUN = "not-run"
-NOT_ENDED = "it has not ended: `record` runs, was killed, or could not write its end"
+NOT_ENDED = IssueCode(
+    IssueFamily.EXIT,
+    "not-ended",
+    Severity.ERROR,
+    "it has not ended: `record` runs, was killed, or could not write its end",
+    "run `record` again: it continues the session",
+    IncompleteError.exit_code,
+)
 _MARKS = ", ".join("?" * len(ledger.INCOMPLETE))
 
 
@@ -92,7 +101,7 @@ async def why_incomplete(connection: aiosqlite.Connection, session: int) -> list
     of the board's data had come.
     """
     (ended_us,) = await fetched_one(connection, "SELECT ended_us FROM session WHERE session = ?", (session,))
-    why = [] if ended_us is not None else [NOT_ENDED]
+    why = [] if ended_us is not None else [NOT_ENDED.text]
     noted = await fetched(
         connection,
         f"SELECT detail FROM ledger_entry WHERE session = ? AND reason IN ({_MARKS})"  # noqa: S608 - marks

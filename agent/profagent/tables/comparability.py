@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from profagent.errors import UsageError
+from profagent.codes import IssueCode, IssueFamily, Severity
+from profagent.errors import IncompleteError, UsageError
 from profagent.limits import MOST_NAMED
 from profagent.link.boards_file import BoardNames
 from profagent.store.sessions import NO_BOARD
@@ -36,20 +37,28 @@ class Subject(StrEnum):
 
 
 class ComparisonRule(NamedTuple):
-    """ComparisonRule of the policy: the fact that must be alike, the figures blocked if it is not, and the reason."""
+    """Rule of the policy: the fact that must be alike, the figures blocked if it is not, and the reason."""
 
     code: str
     blocks: tuple[Subject, ...]
     reason: str
 
     @property
-    def grade(self) -> str:
-        """Severity of a difference, which follows from what it blocks."""
+    def issue(self) -> IssueCode:
+        """The rule as an issue code; severity and remedy follow from what it blocks."""
+        remedy = (
+            f"Compare runs that are alike in this, or override the rule: `--allow {self.code}`." if self.blocks else ""
+        )
+        exit_code = IncompleteError.exit_code if self.blocks else 0
+        return IssueCode(IssueFamily.COMPARISON, self.code, self._severity, self.reason, remedy, exit_code)
+
+    @property
+    def _severity(self) -> Severity:
         if Subject.ALL in self.blocks:
-            return "blocking"
+            return Severity.BLOCKING
         if Subject.LAYERS in self.blocks:
-            return "blocks layers"
-        return "blocks a metric" if self.blocks else "informative"
+            return Severity.BLOCKS_LAYERS
+        return Severity.BLOCKS_METRIC if self.blocks else Severity.INFORMATIVE
 
 
 _ON_THE_HOST = (Subject.LATENCY, Subject.CALLS)
@@ -132,7 +141,7 @@ class Difference(NamedTuple):
         """Return the difference as JSON fields."""
         return {
             "code": self.rule.code,
-            "grade": self.rule.grade,
+            "grade": self.rule.issue.severity.value,
             "blocks": [str(each) for each in self.rule.blocks],
             "model": self.model,
             "base": self.base,

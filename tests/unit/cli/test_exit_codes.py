@@ -26,7 +26,7 @@ WRITING = {f"export {name}": "" for name in FORMATS} | {"import": "--workspace a
 OF_BOARDS = {"record", "collect", "ab", "nightly", "demo"}
 OTHERS = {
     *("sessions", "gc", "diff", "baseline", "deploy", "boards", "keys", "doctor", "aclconfig", "options", "bundle"),
-    *("calibrate", "redecode", "kit", "completion", "push", "fleet", "schema", "mcp"),
+    *("calibrate", "redecode", "kit", "completion", "push", "fleet", "schema", "mcp", "explain"),
 }
 
 

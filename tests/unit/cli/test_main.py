@@ -66,6 +66,7 @@ def test_help_and_version_import_next_to_nothing(arguments: tuple[str, ...]) -> 
         "profagent",
         "profagent.cli",
         "profagent.cli.main",
+        "profagent.codes",
         "profagent.errors",
     ]
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from profagent.ascend_options.rules import all_rules
+from profagent.doctor.checks import CHECKS, CHECKS_OF
 from profagent.doctor.cli import job_sections
-from profagent.doctor.finding import Finding, FindingMark, Section
+from profagent.doctor.finding import Finding, FindingMark, Section, bad, good, unknown
 from profagent.doctor.job import FACTS, JobInference, JobNet, batch_votes, fact_finding, job_data, job_facts, tick_votes
 from profagent.errors import UsageError
 from profagent.ingest.local import LocalJobFiles
@@ -174,20 +176,39 @@ def test_one_disturbed_or_dropped_record_never_refutes_the_truth(disturbed: list
     assert batches([0, 98, 99], [0, 98, 99]).startswith("refutes on, each-batch, each-picture, once; left is none")
 
 
-# The page about doctor has every check, and no other
+# The table of checks has every check, and no other
 
 ROOT = Path(__file__).parents[3]
 CHECK = r"[a-z]+(?:-[a-z]+)*"
 
 
-def test_the_page_has_every_check() -> None:
+def test_the_table_has_every_check() -> None:
     package = ROOT / "agent/profagent"
-    modules = [*(package / "doctor").glob("*.py"), package / "lake/checks.py"]
+    modules = [
+        *(package / "doctor").glob("*.py"),
+        *(package / "ascend_options").glob("*.py"),
+        package / "lake/checks.py",
+    ]
     code = "\n".join(path.read_text("utf-8") for path in modules)
     named = re.findall(rf'\b(?:good|bad|unknown)\(\s*"({CHECK})"', code)
     assigned = re.findall(rf'\bcheck(?:, \w+)* = "({CHECK})"', code)
-    page = (ROOT / "docs/reference/doctor.md").read_text("utf-8")
-    told = re.findall(rf"^\| `({CHECK})` \|", page, re.MULTILINE)
-    assert {"npu-stack", "umask", "certificate"} <= set(told)
-    assert set(named) | set(assigned) | {*FACTS} == set(told)
-    assert len(told) == len(set(told))
+    assert {"npu-stack", "umask", "certificate", "switch"} <= {*named, *assigned}
+    assert {*named, *assigned, *FACTS, *(rule.check for rule in all_rules().rules)} == CHECKS.keys()
+    assert sum(map(len, CHECKS_OF.values())) == len(CHECKS)
+
+
+def test_a_finding_has_a_check_of_the_table_and_no_worse_mark() -> None:
+    with pytest.raises(KeyError, match="a-word-of-its-own"):
+        good("a-word-of-its-own", "seen")
+    with pytest.raises(AssertionError, match="file-system"):
+        bad("file-system", "it is never bad")
+    with pytest.raises(AssertionError, match="packages"):
+        unknown("packages", "it only lists")
+
+
+def test_a_finding_without_a_remedy_of_its_own_has_that_of_the_table() -> None:
+    assert bad("clock", "seen").remedy == CHECKS["clock"].remedy
+    assert bad("clock", "seen", "set it").remedy == "set it"
+    assert unknown("metrics", "seen").remedy == CHECKS["metrics"].remedy
+    # Not known is no fault: nothing has to be done.
+    assert unknown("clock", "seen").remedy == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from profagent.ingest.changes import LinkLedger, RecordedLoss, loss_change
 from profagent.ledger import REASONS, Entry, checked_path, entry, grade_of, removal_entry
 from profagent.limits import LONGEST_DETAIL
 from profagent.link.messages import FollowedLog, Loss
+
+if TYPE_CHECKING:
+    from profagent.codes import IssueCode
 
 ROOT = Path(__file__).parents[3]
 WORD = re.compile(r"\b[A-Z][A-Z_]+\b")
@@ -33,8 +37,8 @@ def test_the_registry_has_what_a_daemon_tells() -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS.values(), ids=REASONS)
-def test_a_reason_says_what_it_means_and_what_to_do(reason: ledger.Reason) -> None:
-    assert reason.grade in {"loss", "note"}
+def test_a_reason_says_what_it_means_and_what_to_do(reason: IssueCode) -> None:
+    assert reason.severity in {"loss", "note"}
     assert len(reason.text.split(". ")[0].split()) < 25
     for sentence in (reason.text, reason.remedy):
         assert sentence[0].isupper() or sentence[0] == "`"
@@ -52,6 +56,8 @@ def test_a_reason_is_written_or_told_by_a_daemon() -> None:
 def test_an_entry_has_the_grade_of_its_reason_unless_the_case_has_the_other() -> None:
     assert entry(ledger.TORN_RECORD, "x").grade == "loss"
     assert entry(ledger.DONE_WITHOUT_DATA, "x", grade=ledger.NOTE).grade == "note"
+    with pytest.raises(AssertionError, match="torn-record"):
+        entry(ledger.TORN_RECORD, "x", grade=ledger.NOTE)
     with pytest.raises(KeyError):
         entry("a-word-of-its-own", "x")
 

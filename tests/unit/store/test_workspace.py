@@ -114,7 +114,7 @@ def test_records_belong_to_the_session_that_fetched_them(rows: Rows) -> None:
 
 def test_a_session_is_complete_when_it_has_ended_and_nothing_is_missing(rows: Rows) -> None:
     rows.apply(ContentLedger(AICORE, (Entry("note", "sequence-gap", "x", count=3),)))
-    assert rows.ask(session_summary, 1)["incomplete"] == [NOT_ENDED]
+    assert rows.ask(session_summary, 1)["incomplete"] == [NOT_ENDED.text]
     rows.run(rows.writer.end(9))
     assert (rows.ask(session_summary, 1)["complete"], rows.ask(session_summary, 1)["incomplete"]) == (True, [])
     rows.apply(LinkLedger(None, Entry("loss", "unreadable", "y", count=7)))
