@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.codes import IssueCode, IssueFamily, Severity
+from profagent.codes import IssueFamily, Severity
 from profagent.doctor.checks import CHECKS_OF
 from profagent.doctor.job import FACTS
 from profagent.explain.registry import issue_codes
@@ -27,7 +27,7 @@ def codes_page() -> str:
     """Return the page of all issue codes, by the alphabet."""
     families = "\n".join(f"- *{family}*: {text}" for family, text in _FAMILIES.items())
     rows = "\n".join(
-        f"| `{code}` | {each.family} | {each.severity} | {_otherwise(each)} | {each.exit_code or ''} | {each.remedy} |"
+        f"| `{code}` | {each.family} | {each.severity} | {each.meaning} | {each.exit_code or ''} | {each.remedy} |"
         for code, each in sorted(issue_codes().items())
     )
     return f"""{_NOTICE.format("the tables of issue codes")}
@@ -52,12 +52,6 @@ The exit code is that of commands whose result depends on the issue, as [the com
 |---|---|---|---|---|---|
 {rows}
 """
-
-
-def _otherwise(issue: IssueCode) -> str:
-    """Return the meaning, with the case of the other severity, without links: they lead from other pages."""
-    other = Severity.NOTE if issue.severity is Severity.LOSS else Severity.LOSS
-    return f"{issue.text} A {other} when {issue.otherwise}." if issue.otherwise else issue.text
 
 
 def doctor_page() -> str:

@@ -201,12 +201,11 @@ def ledger_page() -> str:
         "`profagent ledger SESSION` lists the entries of a session, with their files and places. For a full disk,",
         "read how to [free the board's disk](../howto/free-the-boards-disk.md).",
     ]
-    for title, grade, other in (("Losses", "loss", "note"), ("Notes", "note", "loss")):
+    for title, grade in (("Losses", "loss"), ("Notes", "note")):
         lines += ["", f"## {title}", ""]
         for reason in (each for each in REASONS.values() if each.severity == grade):
-            otherwise = f" A {other} when {reason.otherwise}." if reason.otherwise else ""
             remedy = "" if reason.remedy.startswith("Nothing") else f" → {reason.remedy}"
-            lines.append(f"- `{reason.code}`: {reason.text}{otherwise}{remedy}")
+            lines.append(f"- `{reason.code}`: {reason.meaning}{remedy}")
     return "\n".join(lines) + "\n"
 
 

@@ -58,3 +58,9 @@ class IssueCode(NamedTuple):
     remedy: str
     exit_code: int = 0
     otherwise: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """Text, with the case of the other severity if there is one."""
+        other = Severity.NOTE if self.severity is Severity.LOSS else Severity.LOSS
+        return f"{self.text} A {other} when {self.otherwise}." if self.otherwise else self.text

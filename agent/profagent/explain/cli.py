@@ -36,7 +36,7 @@ def command(*, code: str | None, as_json: bool) -> None:
     elif code is None:
         width = max(map(len, codes))
         for each in chosen:
-            click.echo(f"{each.code:{width}}  {each.family}, {each.severity}: {each.text}")
+            click.echo(f"{each.code:{width}}  {each.family}, {each.severity}: {each.meaning}")
     else:
         click.echo("\n".join(_lines(chosen[0])))
 
@@ -51,9 +51,7 @@ def _named(code: str, codes: Mapping[str, IssueCode]) -> IssueCode:
 
 def _lines(issue: IssueCode) -> Iterator[str]:
     yield f"{issue.code} ({issue.family}, {issue.severity})"
-    yield f"  {issue.text}"
-    if issue.otherwise:
-        yield f"  It has the other severity when {issue.otherwise}."
+    yield f"  {issue.meaning}"
     if issue.remedy:
         yield f"  To do: {issue.remedy}"
     if issue.exit_code:

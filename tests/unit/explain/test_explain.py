@@ -82,7 +82,7 @@ def test_explain_prints_a_code_or_all(capsys: pytest.CaptureFixture[str]) -> Non
         "  Exit code: 1\n"
     )
     assert run(["explain", "done-without-data"]) == 0
-    assert "  It has the other severity when it announces no bytes.\n" in capsys.readouterr().out
+    assert "missing. A note when it announces no bytes.\n" in capsys.readouterr().out
     assert run(["explain"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*issue_codes()]
 
