@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from profagent.errors import UsageError
+from profagent.tables.provenance import SIMULATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -104,7 +105,7 @@ def _changed(labels: Mapping[str, str], change: ChangeDocument, about: str) -> I
 def _caveats(jobs: Iterable[Mapping[str, object]]) -> str:
     """Return what makes figures less than facts: invented ones, and missing data."""
     found = [*jobs]
-    simulated = ["simulated: figures are invented"] if any(job.get("simulated") for job in found) else []
+    simulated = [SIMULATED] if any(job.get("simulated") for job in found) else []
     incomplete = ["INCOMPLETE: data is missing"] if any(job.get("incomplete") for job in found) else []
     return "; ".join([*simulated, *incomplete])
 

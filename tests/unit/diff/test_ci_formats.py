@@ -9,6 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from profagent.cli.main import run
+from profagent.tables.provenance import SIMULATED
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_github_benchmark_names_what_is_invented(workspace: Path, capsys: pytest
     assert {each["name"]: each["value"] for each in found} == _medians(workspace, capsys)
     for each in found:
         assert GITHUB.keys() <= each.keys() <= GITHUB.keys() | GITHUB_OPTIONAL
-        assert each["extra"] == "simulated: figures are invented"
+        assert each["extra"] == SIMULATED
 
 
 def test_openmetrics_are_read_by_a_reader_of_openmetrics(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
