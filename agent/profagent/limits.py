@@ -155,6 +155,11 @@ MOST_OVERLAPPING = 8
 MOST_RUNS = 256
 """runs of a program's numbers in a segment of marks: those in the middle are joined, and losses between them are
 reported as one."""
+OPEN_FRAMES = 1024
+"""frames of a process that wait for further stages: the one with the smallest number is complete, and a later stage of
+it counts as a frame of its own."""
+LARGEST_AGE_S = 3600.0
+"""s from the capture of a frame to its end: the time of the capture is of another clock, and the age is unknown."""
 LARGEST_CONTENT_BYTES = 4 << 20
 """bytes of a file that is decoded as a unit: the file is copied, not decoded, as no file of the runtime is so large."""
 REMEMBERED_MODELS = 64

@@ -38,7 +38,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "codes": Document(
         1, list[documents.IssueCodeDocument], "explain", "Issue codes: severity, meaning, remedy, exit code."
     ),
-    "stats": Document(1, documents.StatsDocument, "stats", "Figures by layer, type, model, function or step."),
+    "stats": Document(2, documents.StatsDocument, "stats", "Figures by layer, type, model, function, step or frame."),
     "diff": Document(1, documents.DiffDocument, "diff", "Comparison of two runs, with what may be compared."),
     "ab": Document(1, documents.AbDocument, "ab", "Comparison of two programs that ran side by side in rounds."),
     "trend": Document(

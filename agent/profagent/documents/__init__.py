@@ -173,10 +173,26 @@ class LeftOutDocument(TypedDict):
     left_out: int
 
 
+class FrameDocument(TypedDict):
+    """Frames of one process: latency and age at their ends in µs, pace, and numbers that are missing.
+
+    The program left out the `missing` numbers; of the `lost` ones nobody knows, as marks were lost there.
+    """
+
+    process: int
+    joined_by: Literal["number", "order of spans", "order of calls"]
+    frames: int
+    latency: DurationsDocument
+    age: DurationsDocument
+    per_second: float | None
+    missing: int
+    lost: int
+
+
 class StatsDocument(TypedDict):
     """Answer of `stats`: rows, largest first, whose keys and their units are in `units`."""
 
-    by: Literal["layer", "type", "model", "device", "segment", "aicpu", "api", "step"]
+    by: Literal["layer", "type", "model", "device", "segment", "aicpu", "api", "step", "frame"]
     unit: Literal["us", "ticks"]
     units: dict[str, str]
     simulated: bool
@@ -187,6 +203,7 @@ class StatsDocument(TypedDict):
     skip: int | None
     left_out: list[LeftOutDocument]
     jobs: list[ProvenanceDocument]
+    frames: NotRequired[list[FrameDocument]]
 
 
 class DifferenceDocument(TypedDict):

@@ -247,6 +247,30 @@ TIMED_RANGES = (
     " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
     " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
 )
+# Marks, spans and ranges in the order of their begins, an enclosing one before the enclosed; a Profiler's step is none.
+# `frame` and `captured_ns` are attributes of the program, NULL where it gave none.
+FRAME_MARKS = f"""
+SELECT t.pid, t.tid, t.lane, t.kind = 'mark', t.text, t.begin_ns, t.end_ns, t.mark,
+       CASE WHEN t.attributes <> '{{}}' AND json_type(t.attributes, '$.frame') = 'integer'
+            THEN json_extract(t.attributes, '$.frame') END,
+       CASE WHEN t.attributes <> '{{}}' THEN coalesce(
+            iif(json_type(t.attributes, '$.captured_ns') = 'integer', t.attributes ->> '$.captured_ns', NULL),
+            iif(json_type(t.attributes, '$.captured_us') IN ('integer', 'real'),
+                CAST((t.attributes ->> '$.captured_us') * 1000 AS INTEGER), NULL)) END
+FROM {rows_of("range", "MARKS")} WHERE s.session = ? AND t.kind <> 'step' AND t.end_ns >= t.begin_ns
+ORDER BY t.begin_ns, t.end_ns DESC
+"""  # noqa: S608 - constants
+# Whether any of these has a frame's number, and whether any takes time.
+MARKED_FRAMES = f"""
+SELECT ifnull(max(t.attributes <> '{{}}' AND json_type(t.attributes, '$.frame') = 'integer'), 0),
+       ifnull(max(t.kind <> 'mark'), 0)
+FROM {rows_of("range", "MARKS")} WHERE s.session = ? AND t.kind <> 'step'
+"""  # noqa: S608 - constants
+# Runs of the numbers of marks, of each writer in its order; `dropped` marks are missing before and in each.
+NUMBER_RUNS = f"""
+SELECT t.pid, t.writer, t.first, t.last, t.missing, ifnull(t.dropped, 0)
+FROM {rows_of("mark_run", "MARKS")} WHERE s.session = ? ORDER BY t.pid, t.writer, j.name, l.path, t.life, t.first
+"""  # noqa: S608 - constants
 
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:

@@ -81,7 +81,8 @@ class Tools:
     def stats(
         self, session: SessionWord = LAST, by: StatsBy = "layer", skip: Skip = None, top: Top = limits.SHOWN_ANSWER_ROWS
     ) -> CallToolResult:
-        """Tell where the time goes, by layer, type, model, device, segment, aicpu, api (calls) or step; largest first.
+        """Tell where the time goes, by layer, type, model, device, segment, aicpu, api (calls), step or frame; largest
+        first.
 
         By model the rows are latencies, by layer the time of each in an inference; `units` has the unit of each column.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from profagent.errors import UsageError
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.figures import UNITS
+from profagent.stats.frames import frame_lines
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import trend
@@ -52,6 +54,7 @@ NEEDS = {
     "api": '"acl_api" of acl.json must be exactly "on"',
     "aicpu": '"aicpu" of acl.json must be exactly "on"',
     "step": "marks alone are no steps, a span, a range or a Profiler's step is one",
+    "frame": "mark the program's stages with a frame's number: span(\"infer\", frame=7)",
 }
 # The condition under which another tool's results contain any of it.
 NEEDS_OF_IMPORTED = {
@@ -106,10 +109,12 @@ async def command(  # noqa: PLR0913 - one parameter an option
 
     By layer, type or segment, each row shows its share of an inference's latency, on both processors. By model, each
     row shows the latency, the inferences per second and the gap between inferences; by device, the same for each
-    device. The slower first inferences of each load (warm-up) are left out.
+    device. The slower first inferences of each load (warm-up) are left out. By frame, rows are the stages and waits of
+    the program's frames, which sum to them: latency, age, drops and frames a second are below.
 
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
+    Example: profagent stats last --by frame
     Example: profagent stats last --format bmf
     """
     if sum([as_json, as_csv, ci_format is not None]) > 1:
@@ -178,14 +183,13 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         is_imported = any("imported_from" in each for each in answer.provenance)
         need = (NEEDS_OF_IMPORTED if is_imported else NEEDS).get(answer.by)
         # Advice about acl.json helps only if there is a JOB, whose program reads one.
-        about = f": {need}" if need and (answer.provenance or answer.by == "step") else ""
+        about = f": {need}" if need and (answer.provenance or answer.by in ("step", "frame")) else ""
         yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows):,} of {counted(len(answer.rows), 'row')} shown"
     if answer.unit == "ticks":
         yield "durations are in ticks: without info.json nobody knows how long one takes"
-    for figures in answer.models:
-        yield from model_lines(figures)
+    yield from chain(*map(model_lines, answer.models), *map(frame_lines, answer.frames))
     if likely := likely_counters(answer.provenance):
         yield doubt_line(likely)
     why, way = ("as warm-up", " (--skip 0 keeps them)") if skip is None else (f"by --skip {skip}", "")

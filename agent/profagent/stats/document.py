@@ -13,7 +13,7 @@ from profagent.tables.table import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from profagent.documents import LeftOutDocument, ModelDocument, ProvenanceDocument, StatsDocument
+    from profagent.documents import FrameDocument, LeftOutDocument, ModelDocument, ProvenanceDocument, StatsDocument
     from profagent.stats.session_figures import ModelFigures, Row
     from profagent.stats.stats import Stats
     from profagent.tables.table import Cell
@@ -37,8 +37,8 @@ OF_MODELS: Mapping[str, str] = {
     "recorded": "",
     "of_layers": "",
 }
-FIGURES_BY = {"model": OF_MODELS, "device": OF_MODELS, "api": OF_CALLS, "step": OF_OTHERS}
-_WITHOUT_BOUND = ("aicpu", "api", "step")
+FIGURES_BY = {"model": OF_MODELS, "device": OF_MODELS, "api": OF_CALLS, "step": OF_OTHERS, "frame": OF_OTHERS}
+_WITHOUT_BOUND = ("aicpu", "api", "step", "frame")
 
 
 def columns_of(by: str) -> dict[str, str]:
@@ -79,7 +79,7 @@ def _of_model(found: ModelFigures) -> dict[str, Cell]:
 def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> StatsDocument:
     """Return the object that `--json` prints."""
     columns = columns_of(answer.by)
-    return {
+    document: StatsDocument = {
         "by": answer.by,
         "unit": answer.unit,
         "units": {name: answer.unit if unit == ANSWERS else unit for name, unit in columns.items() if unit},
@@ -92,6 +92,9 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> Stat
         "left_out": [cast("LeftOutDocument", each._asdict()) for each in answer.left_out],
         "jobs": cast("list[ProvenanceDocument]", answer.provenance),
     }
+    if answer.by == "frame":
+        document["frames"] = [cast("FrameDocument", each.document()) for each in answer.frames]
+    return document
 
 
 def model_document(found: ModelFigures) -> ModelDocument:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 By = Literal["layer", "type", "model", "device", "segment", "aicpu"]
-StatsBy = By | Literal["api", "step"]
+StatsBy = By | Literal["api", "step", "frame"]
 Key = tuple[str, ...]
 Unit = Literal["us", "ticks"]
 # Stands for a layer's type or unit in rows that belong to no layer.
@@ -55,6 +55,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "aicpu": ("model", "layer", "type"),
     "api": ("function", "type"),
     "step": ("step", "range"),
+    "frame": ("part", "kind"),
 }
 # Groupings whose rows count inferences: their figures are of latencies.
 OF_WHOLE_INFERENCES = ("model", "device")
@@ -256,7 +257,7 @@ class _ReducedModel:
 
 
 class Row(NamedTuple):
-    """The figures of one layer, type, model, device, segment, function or step.
+    """The figures of one layer, type, model, device, segment, function or step, or of a part of frames.
 
     `in_inference` is its time in the mean inference of its model, `share` that time in % of the inference. Rows that
     belong to no inference have None, and their share is of the total of all rows. `own`, of the runtime's functions

@@ -16,6 +16,7 @@ from profagent.formats.inference_times import LatencyFrom, share_within
 from profagent.ingest.marks import TIMED_RANGES
 from profagent.limits import READERS
 from profagent.stats.figures import DurationFigures, LeftOut, figures_of
+from profagent.stats.frames import FrameFigures, frame_figures, frame_rows, frame_times
 from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
 from profagent.store.database import pages, readings
@@ -116,18 +117,19 @@ async def _step_rows(connection: aiosqlite.Connection, session: int) -> list[Row
     )
 
 
-BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step")
+BYS: tuple[StatsBy, ...] = (*get_args(By), "api", "step", "frame")
 # Latencies and times of the CPU are in µs, whether or not the tick of the NPU is known.
 _IN_US = (*OF_WHOLE_INFERENCES, "aicpu")
 # Rows that do not come from inferences.
-NOT_OF_INFERENCES = ("api", "step")
+NOT_OF_INFERENCES = ("api", "step", "frame")
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
     """The answer to one question: rows in `unit`, largest first, what was left out, and the provenance of each JOB.
 
-    `models` has the figures that shares refer to; it is empty where rows are not of inferences.
+    `models` has the figures that shares refer to; it is empty where rows are not of inferences. `frames` has those of
+    whole frames, where rows are of their parts.
     """
 
     by: StatsBy
@@ -137,12 +139,17 @@ class Stats:
     provenance: list[dict[str, Any]]
     is_simulated: bool
     models: list[ModelFigures] = field(default_factory=list)
+    frames: list[FrameFigures] = field(default_factory=list)
 
     def abouts(self) -> list[str | None]:
         """Return the further values of each row as JSON, for rows that are stored.
 
-        Of a model these are all values but its latency, of a function its own time.
+        Of a model these are all values but its latency, of a function its own time; the first part of frames has the
+        figures of the frames.
         """
+        if self.by == "frame":
+            whole = json.dumps([each.document() for each in self.frames])
+            return [None if place else whole for place in range(len(self.rows))]
         if self.by == "api":
             return [None if row.own is None else json.dumps({"own": row.own}) for row in self.rows]
         if self.by not in OF_WHOLE_INFERENCES:
@@ -211,6 +218,10 @@ async def answered(
 
     API calls and steps that another tool's results contain are added to those that were recorded.
     """
+    if by == "frame":
+        times, joined_by = await frame_times(connection, session.session)
+        found, rows = frame_figures(times, joined_by), frame_rows(times)
+        return Stats(by, "us", rows, [], provenance, session.simulated, frames=found)
     if by == "step":
         rows = await _step_rows(connection, session.session)
     elif by == "api":
@@ -243,7 +254,13 @@ async def stats_of_cleared(
     models = await _stored_models(connection, session.session, of_models) if is_of_inferences else []
     jobs = await jobs_of(connection, session.session)
     provenance = [await provenance_of(connection, Scope(session, row)) for row in jobs]
-    return Stats(by, unit, rows, left_out, provenance, session.simulated, models)
+    frames = await _stored_frames(connection, session.session) if by == "frame" else []
+    return Stats(by, unit, rows, left_out, provenance, session.simulated, models, frames)
+
+
+async def _stored_frames(connection: aiosqlite.Connection, session: int) -> list[FrameFigures]:
+    abouts = [about for *_, about in await figures_of_session(connection, session, "frame") if about]
+    return [FrameFigures.of_document(each) for about in abouts for each in json.loads(about)]
 
 
 async def _stored_rows(connection: aiosqlite.Connection, session: int, by: StatsBy) -> list[Row]:

@@ -76,6 +76,7 @@ _KEYS = {
     "aicpu": ("model", "layer"),
     "api": ("function", "type"),
     "step": ("step", "range"),
+    "frame": ("part", "kind"),
 }
 
 

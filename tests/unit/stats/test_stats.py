@@ -441,3 +441,82 @@ async def test_calls_inside_a_call_count_once(builder: DatabaseBuilder) -> None:
     ]
     execute, _ = stats_document(found, found.rows, None)["rows"]
     assert (execute["total"], execute["self"], execute["share"]) == (150.0, 120.0, 80.0)
+
+
+# `stats --by frame`
+
+
+def _marked(builder: DatabaseBuilder, session: int, rows: list[tuple[str, int, int, int | None]]) -> None:
+    """Spans of process 500 from name, begin, end and frame, in µs from START_US."""
+    job = builder.job(session, name=MARKS)
+    log = builder.insert("log", job=job, path="1", shown_path="1", kind="foreign", generation=1, offset=256, complete=1)
+    builder.part(session, log)
+    for number, (name, begin, end, frame) in enumerate(rows):
+        times = {"begin_ns": (START_US + begin) * 1000, "end_ns": (START_US + end) * 1000, "mark": number, "lane": 0}
+        attributes = "{}" if frame is None else json.dumps({"frame": frame, "captured_us": START_US + begin})
+        about = {"kind": "span", "text": name, "attributes": attributes, "pid": 500, "tid": 501}
+        builder.insert("range", log=log, session=session, number=number, **about, **times)
+
+
+def _of_calls(builder: DatabaseBuilder, session: int) -> None:
+    """Three inferences of 30 µs in calls of 40; in the last call another process has the NPU for the first 10."""
+    job, other = builder.job(session, name="JOB" + "A" * 29), builder.job(session, name="JOB" + "B" * 29)
+    ours, others = builder.model(job, "yolo"), builder.model(other, "resnet")
+    for number, (model, begin, us) in enumerate([(ours, 105, 30), (ours, 205, 30), (ours, 312, 30), (others, 300, 12)]):
+        part = builder.new_part(session, model, "aicore")
+        start_us = START_US + begin
+        inference = builder.inference(session, model, number, start_us=start_us, end_us=start_us + us)
+        builder.segment(inference, part, "aicore", us * 7, start_us=start_us, end_us=start_us + us)
+    calls = [(2, 100, 140), (2, 200, 240), (2, 302, 342)]
+    builder.calls(builder.new_part(session, ours, "acl_api"), calls)
+    builder.calls(builder.new_part(session, others, "acl_api"), [(2, 299, 313)], pid=600)
+
+
+async def test_stages_and_waits_sum_to_the_frames(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    _of_calls(builder, session)
+    steps = (("pre", -8, -4), ("infer", -4, 44), ("post", 54, 64))
+    bases = {1: 100, 2: 200, 4: 300}
+    _marked(
+        builder, session, [(name, at + begin, at + end, n) for n, at in bases.items() for name, begin, end in steps]
+    )
+    found = await stats(builder.close(), by="frame")
+    (figures,) = found.frames
+    assert figures[:3] == (500, "number", 3)
+    assert (figures.latency.median, figures.age.median, figures.missing, figures.lost) == (72, 72, 1, 0)
+    assert figures.per_second == pytest.approx(2 / 200e-6)
+    totals = {row.key: (row.figures.number, row.figures.total) for row in found.rows}
+    assert totals == {
+        ("NPU yolo", "stage"): (3, 90),
+        ("wait before post", "wait"): (3, 30),
+        ("post", "stage"): (3, 30),
+        ("infer", "stage"): (3, 24),
+        ("call yolo", "stage"): (2, 20),
+        ("pre", "stage"): (3, 12),
+        ("wait for resnet", "wait"): (1, 10),
+    }
+    assert sum(total for _, total in totals.values() if total) == figures.latency.total == 216
+    assert sum(row.share or 0 for row in found.rows) == pytest.approx(100)
+
+
+def test_calls_alone_are_joined_by_order(builder: DatabaseBuilder, capsys: pytest.CaptureFixture[str]) -> None:
+    session = builder.session()
+    _of_calls(builder, session)
+    assert run(["stats", "1", "--by", "frame", "--workspace", str(builder.close().parent)]) == 0
+    said = capsys.readouterr().out
+    assert "process 500: 3 frames, joined by order, as the program marks nothing" in said
+    assert "process 600: 1 frame, joined by order" in said
+    assert "process 500: age at its end: N/A" in said
+
+
+def test_figures_of_frames_outlive_their_marks(builder: DatabaseBuilder, capsys: pytest.CaptureFixture[str]) -> None:
+    _marked(builder, builder.session(ended_us=START_US), [("pre", 10 * n, 10 * n + 4, n) for n in (1, 2, 5)])
+    command = ["stats", "1", "--by", "frame", "--json", "--workspace", str(builder.close().parent)]
+    assert run(command) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert [(each["frames"], each["missing"]) for each in before["frames"]] == [(3, 2)]
+    assert run(["gc", "--older-than", "1d", "--workspace", str(builder.file.parent)]) == 0
+    capsys.readouterr()
+    assert run(command) == 0
+    after = json.loads(capsys.readouterr().out)
+    assert (after["rows"], after["frames"]) == (before["rows"], before["frames"])
