@@ -152,8 +152,8 @@ class Session:
     def stats(self, by: StatsBy = "layer", *, skip: int | None = None) -> Answer:
         """Return where the time goes, as `profagent stats --by BY`.
 
-        `by` is layer, type, model, device, segment, aicpu, api, step or frame. Of each load the first `skip` inferences are
-        left out; by default those of its warm-up. Raises UsageError if `skip` goes with calls, steps or frames.
+        `by` is layer, type, model, device, segment, aicpu, api, step or frame. Of each load the first `skip` inferences
+        are left out; by default those of its warm-up. Raises UsageError if `skip` goes with calls, steps or frames.
 
         >>> import profagent
         >>> profagent.open("lab").session().stats(by="model").table["model"]

@@ -81,8 +81,9 @@ class Tools:
     def stats(
         self, session: SessionWord = LAST, by: StatsBy = "layer", skip: Skip = None, top: Top = limits.SHOWN_ANSWER_ROWS
     ) -> CallToolResult:
-        """Tell where the time goes, by layer, type, model, device, segment, aicpu, api (calls), step or frame; largest
-        first.
+        """Tell where the time goes, by layer, type, model, device, segment, aicpu, api (calls), step or frame.
+
+        Rows are in falling order of their time; those by frame are the stages and waits of a program's frames.
 
         By model the rows are latencies, by layer the time of each in an inference; `units` has the unit of each column.
         """
