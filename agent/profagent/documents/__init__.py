@@ -180,7 +180,7 @@ class FrameDocument(TypedDict):
     """
 
     process: int
-    joined_by: Literal["number", "order of spans", "order of calls"]
+    joined_by: Literal["number", "spans", "calls"]
     frames: int
     latency: DurationsDocument
     age: DurationsDocument

@@ -89,8 +89,8 @@ def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _JOINED = {
     "number": "",
-    "order of spans": ", joined by order, as no mark has a frame's number: one ends where its first stage comes again",
-    "order of calls": ", joined by order, as the program marks nothing: one ends where its first model comes again",
+    "spans": ", joined by order, as no mark has a frame's number: one ends where its first stage comes again",
+    "calls": ", joined by order, as the program marks nothing: one ends where its first model comes again",
 }
 
 

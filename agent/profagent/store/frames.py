@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profagent.store.database import Running
     from profagent.store.npu_work import NpuWork
 
-JoinedBy = Literal["number", "order of spans", "order of calls"]
+JoinedBy = Literal["number", "spans", "calls"]
 # Numbers of frames may be out of order by this much: workers take a frame each.
 RACE = 64
 # Begins and ends of calls are cut to µs.
@@ -431,7 +431,7 @@ class SessionFrames:
             yield found
 
     async def _marked(self) -> AsyncIterator[list[Marked]]:
-        if self.joined_by == "order of calls":
+        if self.joined_by == "calls":
             calls = self.work.calls
             order = np.argsort(calls.begin_ns, kind="stable")
             for first in range(0, len(order), ROWS_PER_PAGE):
@@ -453,7 +453,7 @@ async def frames_of(connection: Running, session: int) -> SessionFrames:
     Its calls and segments are held meanwhile, as columns; of its marks a page, and the open frames.
     """
     is_numbered, has_spans = await fetched_one(connection, MARKED_FRAMES, (session,))
-    joined_by: JoinedBy = "number" if is_numbered else "order of spans" if has_spans else "order of calls"
+    joined_by: JoinedBy = "number" if is_numbered else "spans" if has_spans else "calls"
     return SessionFrames(joined_by, await npu_work_of(connection, session), connection, session)
 
 

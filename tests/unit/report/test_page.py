@@ -192,6 +192,21 @@ def test_a_session_without_a_job_has_its_ranges(tmp_path: Path) -> None:
     assert shown["stats"]["step"]["rows"][0]["step"] == "frame"
 
 
+def test_frames_of_a_program_are_a_section(tmp_path: Path) -> None:
+    marks = [
+        mark(Kind.SPAN, name, RANGE_US + 100 * n + at, RANGE_US + 100 * n + at + 20, f'{{"frame":{n}}}', number=2 * n)
+        for n in (1, 2)
+        for name, at in (("pre", 0), ("post", 30))
+    ]
+    directory, file = spooled(tmp_path / MARKS, b"".join(marks)), tmp_path / "report.html"
+    assert profagent("report", directory, "-o", file).code == 0
+    found = data_of(file.read_text("utf-8"))["stats"]["frame"]
+    assert [(row["part"], row["kind"], row["total"]) for row in found["rows"]] == [
+        *(("post", "stage", 40), ("pre", "stage", 40), ("wait before post", "wait", 20))
+    ]
+    assert [(each["frames"], each["latency"]["median"]) for each in found["frames"]] == [(2, 50)]
+
+
 def test_a_clock_that_was_set_does_not_stretch_the_timeline(tmp_path: Path) -> None:
     begins_us = (5, RANGE_US, RANGE_US + 1000)
     spans = [mark(Kind.SPAN, "frame", at, at + 800, number=number) for number, at in enumerate(begins_us)]

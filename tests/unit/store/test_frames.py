@@ -157,7 +157,7 @@ def test_without_numbers_the_stages_of_a_thread_are_joined_by_order() -> None:
         for n in range(3)
         for name, begin in (("pre", 0), ("post", 30))
     ]
-    frames = joined([*marks, span("resize", 5, 10), span("pre", 0, 40, thread=2)], by="order of spans")
+    frames = joined([*marks, span("resize", 5, 10), span("pre", 0, 40, thread=2)], by="spans")
     assert [(frame.stream, frame.number, parts(frame)) for frame in frames] == [
         *((1, n, [("pre", 20), ("wait before post", 10), ("post", 20)]) for n in (1, 2, 3)),
         (2, 1, [("pre", 40)]),
@@ -179,7 +179,7 @@ MARKS = st.builds(
     st.lists(MARKS, max_size=14),
     st.lists(st.tuples(TIMES, st.integers(1, 60), st.integers(1, 2), st.integers(1, 3)), max_size=5),
     st.lists(st.tuples(TIMES, st.integers(1, 60), st.integers(1, 3), st.integers(-1, 4)), max_size=6),
-    st.sampled_from(["number", "order of spans"]),
+    st.sampled_from(["number", "spans"]),
 )
 def test_parts_sum_to_their_frame_exactly(
     marks: list[Marked], calls: list[tuple[int, ...]], segments: list[tuple[int, ...]], by: JoinedBy

@@ -227,6 +227,31 @@ function showWhere() {
     calls.map((row) => [row.function, row.count, row.mean, row.share]), say("No call was recorded.")));
 }
 
+const PART_COLOURS = { stage: UNIT_COLOURS.AA_CORE, wait: UNIT_COLOURS.AA_CPU };
+const JOINED = { spans: "Joined by order, as no mark has a frame's number: one ends where its first stage comes again.",
+  calls: "Joined by order, as the program marks nothing: one ends where its first model comes again." };
+
+function showFrames() {
+  const { frames, rows } = data.stats.frame;
+  if (!frames.length) return;
+  byId("frames").hidden = false;
+  const number = (text) => ({ title: text, number: true });
+  const times = ["median", "p95", "p99", "max"];
+  const whole = table([{ title: say("process") }, number(say("count")),
+    ...times.map((name) => number(`${say(name)}(us)`)), number(`${say("age at the end")}(us)`),
+    number(say("per_second")), number(say("dropped")), number(say("lost with marks"))],
+  frames.map((each) => [String(each.process), each.frames, ...times.map((name) => each.latency[name]),
+    each.age.median, each.per_second, each.joined_by === "number" ? each.missing : null, each.lost]));
+  const parts = table([{ title: say("part") }, { title: say("kind") }, number(say("count")),
+    ...["mean", ...times].map((name) => number(`${say(name)}(us)`)),
+    { title: `${say("share")}(%)`, number: true, decimals: 2 }, { title: "" }],
+  rows.map((row) => [row.part, say(row.kind), row.count, row.mean, ...times.map((name) => row[name]), row.share,
+    bar(row.share, PART_COLOURS[row.kind])]));
+  const rule = say("Stages and waits sum to the frame, from its first begin to its last end.");
+  const joined = JOINED[frames[0].joined_by];
+  byId("framed").append(whole, parts, element("p", { class: "rule", text: joined ? `${say(joined)} ${rule}` : rule }));
+}
+
 function tableOrNone(columns, rows, none) {
   return rows.length ? table(columns, rows) : element("p", { class: "none", text: none });
 }
@@ -372,6 +397,7 @@ function prepareTable() {
 }
 
 showComparison();
+showFrames();
 showHead();
 showTiles();
 showAdvice();
