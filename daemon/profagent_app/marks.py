@@ -61,7 +61,7 @@ class MarkWriter:
     """Writer of records to the FIFO. It tries to open a missing FIFO again once a second."""
 
     def __init__(self, path: str | None = None, pid: int = 0) -> None:
-        """Write records of the process `pid`, if it is not this one."""
+        """Write records of the main thread of the process `pid`, if it is not this one."""
         self._path, self._pid = path, pid
         self._fifo = -1  # descriptor of the FIFO while the daemon reads it, else -1
         # That descriptor's number. It is never closed, as another thread may be about to write to it: a later FIFO gets
@@ -85,7 +85,8 @@ class MarkWriter:
         try:
             writer = self._thread_data.writer
         except AttributeError:
-            writer = self._thread_data.writer = (self._pid or os.getpid()) | threading.get_native_id() << 32
+            thread = self._pid or threading.get_native_id()
+            writer = self._thread_data.writer = (self._pid or os.getpid()) | thread << 32
         if attributes:
             lane |= len(attributes) << 32
         # One word holds the lane, the length of the attributes, and the writer.

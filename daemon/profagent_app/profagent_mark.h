@@ -3,7 +3,7 @@
  *
  *     uint64_t begin = profagent_now();
  *     preprocess();
- *     profagent_span("preprocess", begin);
+ *     profagent_frame_span("preprocess", begin, 7);
  *     profagent_mark("frame", "{\"id\":7}");
  *
  * A call writes 256 bytes to the daemon's FIFO and never waits. Without a daemon, or with a full FIFO, the mark is
@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -150,7 +151,15 @@ static inline int profagent_span(const char *text, uint64_t begin_ns)
     return profagent_write(PROFAGENT_SPAN, text, NULL, begin_ns, profagent_now(), 0);
 }
 
-/* The same for what began in another thread; `id` tells ranges apart that overlap. */
+/* The same with the number of the frame that it belongs to. */
+static inline int profagent_frame_span(const char *text, uint64_t begin_ns, int64_t frame)
+{
+    char attributes[40];
+    snprintf(attributes, sizeof attributes, "{\"frame\":%lld}", (long long)frame);
+    return profagent_write(PROFAGENT_SPAN, text, attributes, begin_ns, profagent_now(), 0);
+}
+
+/* Mark the time of what began in another thread; `id` tells ranges apart that overlap. */
 static inline int profagent_range(const char *text, uint64_t begin_ns, uint32_t id)
 {
     return profagent_write(PROFAGENT_RANGE, text, NULL, begin_ns, profagent_now(), id);

@@ -126,6 +126,8 @@ def _simulation(args: argparse.Namespace) -> SimulationOptions | None:
     options = options_from(args)
     if args.simulate:
         load_network(options.model)
+        if options.contend:
+            load_network(options.contend.partition("@")[0])
         return options
     if options != SimulationOptions():
         raise DaemonError("options of the simulated board without --simulate", hint="add --simulate, or leave them out")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,7 +26,8 @@ from profagentd.simulate.network import (
     load_network,
     resized,
 )
-from profagentd.simulate.npu import JobWriter, LoadedModel, Npu, Sampling
+from profagentd.simulate.npu import CALL_BEFORE_US, JobWriter, LoadedModel, Npu, Sampling
+from profagentd.simulate.program import POSTPROCESS_US, PREPROCESS_US, STAGES, FrameSteps, SlowStage
 from profagentd.simulate.run import SimulationOptions, add_simulation_arguments, options_from, simulate
 from tests.daemon.simulated_job import (
     BATCHED,
@@ -244,8 +247,10 @@ def test_every_argument_reaches_its_option() -> None:
     network = ("--model", "m.toml", "--layers", "7")
     pace = ("--rate", "2.5", "--interval", "3", "--pictures", "4", "--for", "1.5", "--seed", "9", "--busy", "6")
     facts = ("--fact", "tick-unit=us", "--fact", "name-nul=without")
-    options = options_from(parsed(*network, *pace, *facts))
-    assert options == SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path(), 6, facts[1::2])
+    late = ("--contend", "resnet50@0.3", "--slow-stage", "infer=2", "--slow-stage", "preprocess=3@0.5")
+    options = options_from(parsed(*network, *pace, *facts, *late))
+    chosen = SimulationOptions("m.toml", 7, 2.5, 3, 4, 1.5, 9, Path(), 6, facts[1::2])
+    assert options == replace(chosen, contend="resnet50@0.3", slow=late[3::2])
 
 
 @pytest.mark.parametrize(
@@ -257,6 +262,9 @@ def test_every_argument_reaches_its_option() -> None:
         ("--pictures", "1025"),
         ("--for", "0"),
         ("--fact", "tick-unit=fortnight"),
+        ("--contend", "resnet50@2"),
+        ("--slow-stage", "lunch=2"),
+        ("--slow-stage", "infer=0.5"),
     ],
 )
 def test_a_value_out_of_range_is_told_with_what_is_allowed(arguments: tuple[str, str]) -> None:
@@ -317,3 +325,32 @@ async def test_cancelled_at_any_step_the_job_is_finished(tmp_path: Path, sleeps:
     files = contents(only_job(tmp_path))
     assert api(files[API_LOG])[-1][0] == 1
     assert done(files[f"{API_LOG}.done"])["file_len"] == str(len(files[API_LOG]))
+
+
+def test_a_second_process_has_the_npu_while_the_first_one_waits(tmp_path: Path) -> None:
+    write_job(tmp_path, SimulationOptions("yolov5s", rate=30, contend="mobilenetv2@0.5"), 40)
+    busy: dict[str, list[tuple[int, int]]] = {"yolov5s": [], "mobilenetv2": []}
+    for file in tmp_path.glob("*/data/aicore.*.done"):
+        known = done(file.read_bytes())
+        busy[file.name.split(".")[2]].append((int(known["start_time"]), int(known["end_time"])))
+    assert len(busy["yolov5s"]) == 40
+    assert 10 < len(busy["mobilenetv2"]) < 30
+    times = sorted(time for times in busy.values() for time in times)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
+    assert sum(begin - end < 2 * CALL_BEFORE_US for (_, end), (begin, _) in pairwise(times)) == len(busy["mobilenetv2"])
+    calls = [api(file.read_bytes()) for file in tmp_path.glob("*/data/acl_api.*.0")]
+    assert len({record[3] for records in calls for record in records}) == len(calls) == 2
+
+
+def test_a_slow_stage_is_longer_in_its_share_of_the_frames() -> None:
+    steps, usual = FrameSteps(3, [SlowStage("preprocess", 3, 0.25), SlowStage("infer", 1.5, 1)]), FrameSteps(3)
+    times: dict[str, list[int]] = {name: [] for name in STAGES}
+    for _ in range(400):
+        frame = steps.around(10_000, 12_000)
+        assert [begin for _, begin, _ in frame[1:]] == [end for *_, end in frame[:-1]]
+        for name, begin, end in frame:
+            times[name].append(end - begin)
+    assert 70 < sum(us > 2 * PREPROCESS_US for us in times["preprocess"]) < 130
+    assert {*times["infer"]} == {3000}
+    assert max(times["postprocess"]) < 1.1 * POSTPROCESS_US
+    assert all(abs(end - begin - 2000) < 1700 for _, begin, end in usual.around(10_000, 12_000))

@@ -27,6 +27,7 @@ int main(void)
     int written = profagent_mark("frame", "{\"id\":7}");
     written += profagent_span("preprocess", begin);
     written += profagent_range("camera", begin, 3);
+    written += profagent_frame_span("infer", begin, 7);
     printf("%d\n", written);
     return 0;
 }
@@ -191,14 +192,15 @@ def test_the_c_header_writes_the_same_and_nothing_without_a_daemon(
     fifo: MarksReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = built(tmp_path, "gcc", "-std=c99")
-    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "3\n"
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "4\n"
     monkeypatch.setenv("PROFAGENT_RUN", str(tmp_path / "nothing"))
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "0\n"
-    first, second, third = fifo.read()
+    first, second, third, framed = fifo.read()
     assert (first.kind, first.text, first.attributes) == (Kind.MARK, "frame", '{"id":7}')
     assert (second.kind, second.text) == (Kind.SPAN, "preprocess")
     assert (third.kind, third.text, third.lane) == (Kind.RANGE, "camera", 3)
-    assert [each.number for each in (first, second, third)] == [0, 1, 2]
+    assert (framed.kind, framed.text, framed.attributes) == (Kind.SPAN, "infer", '{"frame":7}')
+    assert [each.number for each in (first, second, third, framed)] == [0, 1, 2, 3]
     assert first.pid == first.tid != os.getpid()
 
 

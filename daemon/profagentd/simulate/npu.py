@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import deque
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from profagentd.simulate.draw import InferenceDraw
-    from profagentd.simulate.program import SimulatedProgram
+    from profagentd.simulate.program import SimulatedProgram, SlowStage
     from profagentd.simulate.run import SimulationOptions
 
 
@@ -178,9 +179,9 @@ class LoadedModel:
         self._record_call(API_LOAD, begin_us, end_us)
         self._load_begin_us = begin_us
 
-    def execute(self, draw: InferenceDraw, begin_us: int) -> bool:
-        """Run one inference; return True if it was sampled, and so written."""
-        start_us = begin_us + CALL_BEFORE_US
+    def execute(self, draw: InferenceDraw, begin_us: int, wait_us: int = 0) -> bool:
+        """Run one inference, which waits so long for the NPU; return True if it was sampled, and so written."""
+        start_us = begin_us + CALL_BEFORE_US + wait_us
         is_sampled = self._sampling.takes_next()
         if is_sampled:
             self._flush_calls()
@@ -188,7 +189,7 @@ class LoadedModel:
         for segment_us, segment in draw.placed(start_us):
             if segment.unit == AICPU:
                 self._record_call(API_AICPU, segment_us, segment_us + segment.duration_us)
-        self._record_call(API_EXECUTE, begin_us, begin_us + call_us(draw))
+        self._record_call(API_EXECUTE, begin_us, begin_us + wait_us + call_us(draw))
         self._picture_count += self._pictures
         return is_sampled
 
@@ -275,8 +276,10 @@ class Npu:
         self._next = self._variants[0]  # the next inference, whose duration is known before it runs
         self._job: JobWriter | None = None  # made by the first load
         self._model: LoadedModel | None = None  # while one is loaded
-        self._program = _program(options.run, self._pid) if options.run else None
+        self._program = _program(options, self._pid) if options.run else None
         self._board = options.board
+        self._rival = Rival(options, gaps=gaps, names=self._names) if options.contend else None
+        self._over_us = 0  # end of the latest execute
         # Counters for the summary: inferences, those recorded, and their aicore records.
         self.inferences = 0
         self.sampled = 0
@@ -295,7 +298,7 @@ class Npu:
     @property
     def next_call_us(self) -> int:
         """Duration of the next inference's execute."""
-        return call_us(self._next)
+        return call_us(self._next) + (self._rival.wait_us if self._rival else 0)
 
     def load(self, begin_us: int) -> int:
         """Load the model, into a new JOB the first time; return the end of the load."""
@@ -308,6 +311,8 @@ class Npu:
         self._model.load(begin_us, begin_us + LOAD_US)
         if self._program:
             self._program.start()
+        if self._rival:
+            self._rival.npu.load(begin_us)
         return begin_us + LOAD_US
 
     def infer(self, begin_us: int) -> int:
@@ -315,11 +320,13 @@ class Npu:
         draw = self._next
         assert self._model is not None, "no model is loaded"
         self.inferences += 1
-        if self._model.execute(draw, begin_us):
+        wait_us = self._rival.run(begin_us, self._over_us) if self._rival else 0
+        if self._model.execute(draw, begin_us, wait_us):
             self.sampled += 1
             self.aicore_records += draw.aicore_records
         self._next = self._variants[int(self._rng.random() * len(self._variants))]
-        npu_us, end_us = begin_us + CALL_BEFORE_US, begin_us + call_us(draw)
+        npu_us, end_us = begin_us + CALL_BEFORE_US + wait_us, begin_us + wait_us + call_us(draw)
+        self._over_us = end_us
         if self._program:
             self._program.write_inference(draw, npu_us, (begin_us, end_us), MODEL_ID)
         if self._board:
@@ -333,6 +340,8 @@ class Npu:
             return begin_us
         if self._program:
             self._program.end()
+        if self._rival:
+            self._rival.npu.unload(begin_us)
         if self._board:
             self._board.note_idle(begin_us)
         model.unload(begin_us, begin_us + UNLOAD_US)
@@ -345,10 +354,67 @@ class Npu:
         return job
 
 
-def _program(run: Path, pid: int) -> SimulatedProgram:
-    from profagentd.simulate.program import SimulatedProgram  # noqa: PLC0415 - a daemon on a board has no use for it
+class Rival:
+    """Second process, whose model occupies the NPU when a share of the inferences begin; it writes a JOB of its own."""
 
-    return SimulatedProgram(run, pid)
+    def __init__(self, options: SimulationOptions, *, gaps: bool, names: Random) -> None:
+        name, _, share = (options.contend or "").partition("@")
+        self._share = float(share or SHARE)
+        self._rng = Random(f"rival {options.seed}")
+        alone = replace(options, model=name, layers=None, contend=None, slow=(), run=None, board=None)
+        self.npu = Npu(replace(alone, seed=options.seed + 1), gaps=gaps, names=names)
+        # How long before the next inference it begins, and how long that one waits; 0 for none.
+        self._lead_us = self.wait_us = 0
+        self._draw()
+
+    def run(self, begin_us: int, free_us: int) -> int:
+        """Run beside an inference that begins now; return how long that waits. The NPU is idle since `free_us`."""
+        lead_us, wait_us = self._lead_us, self.wait_us
+        if not wait_us or begin_us - lead_us < free_us:
+            wait_us = 0
+        else:
+            self.npu.infer(begin_us - lead_us)
+        self._draw()
+        return wait_us
+
+    def _draw(self) -> None:
+        busy_us = self.npu.next_call_us - CALL_BEFORE_US - CALL_AFTER_US
+        self._lead_us = round(self._rng.random() * busy_us)
+        self.wait_us = busy_us - self._lead_us if self._rng.random() < self._share else 0
+
+
+SHARE = 0.5  # of the inferences meet the second process, unless told otherwise
+
+
+def _program(options: SimulationOptions, pid: int) -> SimulatedProgram:
+    from profagentd.simulate.program import FrameSteps, SimulatedProgram  # noqa: PLC0415 - of no use on a board
+
+    assert options.run is not None
+    return SimulatedProgram(options.run, pid, FrameSteps(options.seed, slow_stages(options.slow)))
+
+
+def slow_stages(texts: tuple[str, ...]) -> list[SlowStage]:
+    """Return the stages of texts such as `preprocess=2@0.1`. Raises DaemonError for anything else."""
+    if not texts:
+        return []
+    from profagentd.simulate.program import STAGES, SlowStage  # noqa: PLC0415 - of no use on a board
+
+    found = []
+    for text in texts:
+        name, _, rest = text.partition("=")
+        factor, _, share = rest.partition("@")
+        try:
+            slow = SlowStage(name, float(factor), float(share or 1))
+        except ValueError:
+            slow = SlowStage("", 0, 0)
+        if slow.name not in STAGES or not (1 <= slow.factor <= MAX_FACTOR and 0 < slow.share <= 1):
+            hint = f"--slow-stage is NAME=FACTOR[@SHARE], such as preprocess=2@0.1; NAME is {', '.join(STAGES)}"
+            raise DaemonError(f"--slow-stage {text}: not understood", hint=hint)
+        found.append(slow)
+    return found
+
+
+MAX_FACTOR = 1000.0  # of a slow stage
 
 
 def _network(options: SimulationOptions) -> CompiledModel:
@@ -377,6 +443,8 @@ def _marker(options: SimulationOptions, network: CompiledModel) -> str:
     layers = f" --layers {options.layers}" if options.layers is not None else ""
     busy = f" --busy {options.busy}" if options.busy else ""
     facts = "".join(f" --fact {fact}" for fact in options.facts)
+    facts += f" --contend {options.contend}" if options.contend else ""
+    facts += "".join(f" --slow-stage {each}" for each in options.slow)
     return (
         f"made by profagentd --simulate --model {network.name}{layers} --rate {options.rate:g}"
         f" --interval {options.interval}{busy} --pictures {options.pictures} --seed {options.seed}{facts}\n"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
 
 from profagent_app.marks import Kind, MarkWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from profagentd.simulate.draw import Executed, InferenceDraw
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 SUBSCRIPTION = "program"
 PREPROCESS_US, POSTPROCESS_US = 900, 350
 """Time of the program's own steps before and after an inference; invented."""
+CAMERA_US = 1_500  # from the capture of a frame to its first step; invented
+STAGES = ("preprocess", "infer", "postprocess")
+_JITTER = 0.02
 
 _DESCRIPTOR = struct.Struct("<II108xIII24xQ8xQQ32s32s8x")
 # Descriptors in one write: up to PIPE_BUF bytes are written atomically.
@@ -39,11 +43,43 @@ def descriptor(executed: Executed, start_us: int, model_id: int) -> bytes:
     )
 
 
+class SlowStage(NamedTuple):
+    """Stage that takes `factor` times as long in a `share` of the frames, chosen at random."""
+
+    name: str
+    factor: float
+    share: float
+
+
+class FrameSteps:
+    """Steps of the program's frames, drawn at random: same seed, same steps."""
+
+    def __init__(self, seed: int, slow: Sequence[SlowStage] = ()) -> None:
+        self._rng, self._slow = Random(f"program {seed}"), slow
+
+    def around(self, begin_us: int, end_us: int) -> list[tuple[str, int, int]]:
+        """Return name, begin and end of each step of a frame whose call takes this time.
+
+        What slows the step of the inference down is before the call.
+        """
+        factors = dict.fromkeys(STAGES, 1.0)
+        for name, factor, share in self._slow:
+            if self._rng.random() < share:
+                factors[name] *= factor
+        before, after = (
+            round(us * factors[name] * (1 + _JITTER * max(-4.0, min(4.0, self._rng.gauss(0.0, 1.0)))))
+            for us, name in ((PREPROCESS_US, "preprocess"), (POSTPROCESS_US, "postprocess"))
+        )
+        infer_us = begin_us - round((end_us - begin_us) * (factors["infer"] - 1))
+        times = (infer_us - before, infer_us, end_us, end_us + after)
+        return list(zip(STAGES, times, times[1:]))
+
+
 class SimulatedProgram:
     """Writer to the FIFOs in the directory `run`. Missing FIFOs mean that no daemon wants the records."""
 
-    def __init__(self, run: Path, pid: int) -> None:
-        self._marks = MarkWriter(str(run / "marks"), pid)
+    def __init__(self, run: Path, pid: int, steps: FrameSteps) -> None:
+        self._marks, self._steps = MarkWriter(str(run / "marks"), pid), steps
         self._path = run / f"ops.{SUBSCRIPTION}"
         self._fifo = -1  # descriptor of the FIFO for operators, or -1
         self._inferences = 0  # number of the frame in the marks
@@ -70,14 +106,11 @@ class SimulatedProgram:
         """
         begin_us, end_us = call_us
         self._inferences += 1
-        attributes = b'{"frame":%d}' % self._inferences
-        steps = (
-            (b"preprocess", begin_us - PREPROCESS_US, begin_us),
-            (b"infer", begin_us, end_us),
-            (b"postprocess", end_us, end_us + POSTPROCESS_US),
-        )
+        steps = self._steps.around(begin_us, end_us)
+        attributes = b'{"frame":%d,"captured_us":%d}' % (self._inferences, steps[0][1] - CAMERA_US)
         for text, step_us, over_us in steps:
-            self._marks.write(Kind.SPAN, text, step_us * 1000, over_us * 1000, 0, attributes)
+            self._marks.write(Kind.SPAN, text.encode(), step_us * 1000, over_us * 1000, 0, attributes)
+            attributes = b'{"frame":%d}' % self._inferences
         if self._fifo >= 0:
             self._write_descriptors(list(_descriptors(draw, npu_us, model_id)))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable, TypeVar
 from profagentd.errors import DaemonError
 from profagentd.loop import US_PER_S
 from profagentd.simulate.network import chosen_facts
-from profagentd.simulate.npu import LOAD_US, Npu
+from profagentd.simulate.npu import LOAD_US, Npu, slow_stages
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +40,9 @@ class SimulationOptions:
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
     a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until cancelled; each
     tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board differs
-    from the likely behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc.
+    from the likely behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc. `contend` is a second
+    model, MODEL or MODEL@SHARE, that has the NPU when a share of the inferences begin; `slow` are stages of the program
+    that take longer, NAME=FACTOR or NAME=FACTOR@SHARE.
     """
 
     model: str = "yolov5s"
@@ -55,6 +57,8 @@ class SimulationOptions:
     facts: tuple[str, ...] = ()
     run: Path | None = None
     board: SimulatedBoard | None = None
+    contend: str | None = None
+    slow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, (lowest, highest) in _LIMITS.items():
@@ -62,10 +66,25 @@ class SimulationOptions:
             if value is not None and not lowest <= value <= highest:
                 raise _refused(f"--{name}", value, f"from {lowest} to {highest}")
         chosen_facts(self.facts)
+        slow_stages(self.slow)
+        _check_contender(self.contend)
         if not 0 < self.rate <= MAX_RATE:
             raise _refused("--rate", self.rate, f"above 0 and at most {MAX_RATE:g} inferences a second")
         if self.for_s is not None and not 0 < self.for_s < math.inf:
             raise _refused("--for", self.for_s, "above 0 seconds; leave it out to run until stopped")
+
+
+def _check_contender(text: str | None) -> None:
+    """Raise DaemonError if the share of a second model is none."""
+    _, separator, share = (text or "").partition("@")
+    try:
+        is_share = not separator or 0 < float(share) <= 1
+    except ValueError:
+        is_share = False
+    if not is_share:
+        raise DaemonError(
+            f"--contend {text}: not understood", hint="--contend is MODEL or MODEL@SHARE, such as resnet50@0.3"
+        )
 
 
 def _refused(option: str, value: float, allowed: str) -> DaemonError:
@@ -85,14 +104,19 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     add("--pictures", metavar="N", type=int, default=usual.pictures, help="pictures in each inference (%(default)s)")
     add("--seed", metavar="K", type=int, default=usual.seed, help="same seed, same bytes (%(default)s)")
     add("--for", metavar="S", dest="for_s", type=float, help="unload the model after S seconds")
+    contend = "a second process has the NPU when SHARE of the inferences begin (0.5)"
+    add("--contend", metavar="MODEL[@SHARE]", help=contend)
+    slow = "a stage of the program takes FACTOR times as long in SHARE of the frames (1); may be repeated"
+    add("--slow-stage", metavar="NAME=FACTOR[@SHARE]", dest="slow", action="append", default=[], help=slow)
     fact = "do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated"
     add("--fact", metavar="NAME=ALTERNATIVE", dest="facts", action="append", default=[], help=fact)
 
 
 def options_from(args: argparse.Namespace) -> SimulationOptions:
     """Return the options of a parsed command line; the caller sets the root. Raises DaemonError out of range."""
-    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s")
-    return SimulationOptions(**{name: getattr(args, name) for name in names}, facts=tuple(args.facts))
+    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend")
+    chosen = {name: getattr(args, name) for name in names}
+    return SimulationOptions(**chosen, facts=tuple(args.facts), slow=tuple(args.slow))
 
 
 # Longest time by which the NPU's schedule may lag behind the clock; beyond it, lost time is not made up for.
