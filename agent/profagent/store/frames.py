@@ -109,7 +109,7 @@ class Marked(NamedTuple):
     captured_ns: int | None = None
 
 
-class Interval(NamedTuple):
+class PartInterval(NamedTuple):
     """Claim of a part to a time; of those that run, the one with the largest `rank` has it."""
 
     begin_ns: int
@@ -119,14 +119,14 @@ class Interval(NamedTuple):
     rank: tuple[int, ...]
 
 
-def parts_of(begin_ns: int, end_ns: int, intervals: Iterable[Interval]) -> tuple[FramePart, ...]:
+def parts_of(begin_ns: int, end_ns: int, intervals: Iterable[PartInterval]) -> tuple[FramePart, ...]:
     """Return the parts of a time in their order, without a gap: where no interval runs, a wait before the next one."""
     waiting = sorted(intervals)
     times = {time for each in waiting for time in each[:2] if begin_ns < time < end_ns}
-    names: dict[int, Interval] = {}
+    names: dict[int, PartInterval] = {}
     for each in waiting:
         names[each.begin_ns] = min(names.get(each.begin_ns, each), each, key=lambda found: found.rank[1:])
-    running: list[tuple[tuple[int, ...], int, Interval]] = []
+    running: list[tuple[tuple[int, ...], int, PartInterval]] = []
     found: list[FramePart] = []
     taken = 0
     bounds = sorted({begin_ns, end_ns, *times})
@@ -197,18 +197,18 @@ class _OpenFrame:
     def parts(self, work: NpuWork) -> tuple[FramePart, ...]:
         begin, end = self.begin_ns, self.end_ns
         intervals = [
-            Interval(span.marked.begin_ns, span.marked.end_ns, span.marked.name, False, (span.marked.begin_ns, 0))
+            PartInterval(span.marked.begin_ns, span.marked.end_ns, span.marked.name, False, (span.marked.begin_ns, 0))
             for span in self._stages(begin, end)
         ]
         if not self.spans:
-            intervals += [Interval(each.begin_ns, each.end_ns, each.name, False, (0, 0)) for each in self.marks]
+            intervals += [PartInterval(each.begin_ns, each.end_ns, each.name, False, (0, 0)) for each in self.marks]
         for call, span in self.calls:
             low = max(int(work.calls.begin_ns[call]), begin if span is None else span.marked.begin_ns)
             high = min(int(work.calls.end_ns[call]), end if span is None else span.marked.end_ns)
-            intervals.append(Interval(low, high, f"call {work.name(call)}", False, (low, 1)))
+            intervals.append(PartInterval(low, high, f"call {work.name(call)}", False, (low, 1)))
             for place, found in enumerate(work.stretches(call)):
                 start, stop = max(found.begin_ns, low), min(found.end_ns, high)
-                intervals.append(Interval(start, stop, found.name, found.is_wait, (low, 2, place)))
+                intervals.append(PartInterval(start, stop, found.name, found.is_wait, (low, 2, place)))
         # What is over before it begins, for the rounding of a call, claims nothing.
         return parts_of(begin, end, [each for each in intervals if each.begin_ns < each.end_ns or not self.spans])
 
