@@ -467,8 +467,7 @@ def _of_calls(builder: DatabaseBuilder, session: int) -> None:
         start_us = START_US + begin
         inference = builder.inference(session, model, number, start_us=start_us, end_us=start_us + us)
         builder.segment(inference, part, "aicore", us * 7, start_us=start_us, end_us=start_us + us)
-    calls = [(2, 100, 140), (2, 200, 240), (2, 302, 342)]
-    builder.calls(builder.new_part(session, ours, "acl_api"), calls)
+    builder.calls(builder.new_part(session, ours, "acl_api"), [(2, 100, 140), (2, 200, 240), (2, 302, 342)])
     builder.calls(builder.new_part(session, others, "acl_api"), [(2, 299, 313)], pid=600)
 
 
