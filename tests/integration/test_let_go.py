@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import profagent as profagent_api
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def answered(workspace: Path, folder: Path) -> dict[str, Any]:
         files = {each.relative_to(place): _content(each) for each in place.rglob("*") if each.is_file()}
         found[name] = ended.code, ended.out.replace(str(folder), ""), files
     return found
+
+
+def _tables(session: profagent_api.Session) -> list[list[dict[str, Any]]]:
+    records = session.records(columns=["layer_name", "start_us", "duration_us"])
+    return [table.to_dicts() for table in (session.layers(), records, session.inferences())]
 
 
 def _content(file: Path) -> Any:
@@ -72,9 +78,17 @@ def rows(workspace: Path, table: str) -> int:
 def test_every_command_answers_as_before(workspace: Path, lake: Path, tmp_path: Path) -> None:
     before = answered(workspace, tmp_path / "before")
     assert {name: code for name, (code, *_) in before.items()} == dict.fromkeys(COMMANDS, 0)
+    in_python = _tables(profagent_api.open(workspace).session(1))
     lake = Path(shutil.copytree(lake, tmp_path / "lake"))
     ended = let_go(workspace, lake)
     assert (ended.code, rows(workspace, "aicore"), rows(workspace, "aicpu")) == (0, 0, 0)
+    restored = profagent_api.open(workspace).session(1)
+    assert (restored.database == workspace / "profagent.db", _tables(restored)) == (False, in_python)
+    records, folder = restored.records(), restored.database.parent
+    del restored
+    assert records.to_dicts()
+    del records
+    assert not folder.exists()
     after = answered(workspace, tmp_path / "after")
     assert {name: after[name] == found for name, found in before.items()} == dict.fromkeys(COMMANDS, True)
     # The lake has moved.

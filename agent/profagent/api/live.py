@@ -81,6 +81,9 @@ class _Live:
         """Stop, and wait for the end, whatever error it has."""
         self._stop.set()
         await asyncio.wait([self._task])
+        # asyncio would report an error that nobody has looked at.
+        if not self._task.cancelled():
+            self._task.exception()
 
     async def wait(self) -> None:
         """Wait for the end. Raises the error that ended the capture, as UnreachableError."""
@@ -112,7 +115,8 @@ class LiveRecording(_Live):
 
     def session(self) -> Session:
         """Return the session that was recorded. Raises UsageError before the end."""
-        return open_workspace(self._workspace.root).session(self.summary["session"])
+        number = self.summary["session"]
+        return open_workspace(self._workspace.root).session(number)
 
 
 class LiveEvents(_Live, AsyncIterator[LiveEvent]):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
+import weakref
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from profagent.advise.advise import STEPS_BETWEEN_LOOKS
@@ -20,11 +24,26 @@ from profagent.tables.arrow import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from profagent.api.provenance import Provenance
     from profagent.ingest.source import View
     from profagent.tables.arrow import Batch, Kind
+
+
+class TemporaryFolder:
+    """Folder that is removed when nothing refers to it any more, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="profagent-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+class Source(NamedTuple):
+    """Database of a session; `folder` is the temporary one that the database is in, None if it is in no such one."""
+
+    database: Path
+    folder: TemporaryFolder | None = None
+
 
 # What a statement of a user may do: read.
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
@@ -50,10 +69,10 @@ def view_named(name: str) -> View:
     return next(each for each in exported_views() if each.name == name)
 
 
-def view_table(database: Path, view: str, session: int, provenance: Provenance, names: Sequence[str] = ()) -> Table:
+def view_table(source: Source, view: str, session: int, provenance: Provenance, names: Sequence[str] = ()) -> Table:
     """Return these columns, or all, of a session's rows of a view. Raises UsageError for another column, StoreError."""
     found = view_named(view)
-    with _opened(database) as connection:
+    with _opened(source.database) as connection:
         columns = columns_of(connection, found)
     if others := [name for name in names if name not in columns]:
         raise UsageError(f"{view} has no column {others[0]!r}", hint=f"it has {', '.join(columns)}")
@@ -62,18 +81,18 @@ def view_table(database: Path, view: str, session: int, provenance: Provenance, 
     return Table(
         fields,
         provenance,
-        partial(_batches, database, found, session, chosen),
-        partial(_count, database, found, session),
+        partial(_batches, source, found, session, chosen),
+        partial(_count, source, found, session),
     )
 
 
-def _batches(database: Path, view: View, session: int, names: Sequence[str]) -> Iterator[Batch]:
-    with _opened(database) as connection:
+def _batches(source: Source, view: View, session: int, names: Sequence[str]) -> Iterator[Batch]:
+    with _opened(source.database) as connection:
         yield from view_batches(connection, view, session, names)
 
 
-def _count(database: Path, view: View, session: int) -> int:
-    with _opened(database) as connection:
+def _count(source: Source, view: View, session: int) -> int:
+    with _opened(source.database) as connection:
         if view.unit is not None:
             return records_in(connection, session, TABLES[view.unit])
         query = f"SELECT count(*) FROM {view.name} WHERE session = ?"  # noqa: S608 - a name of ours

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from profagent.advise.advise import advise
 from profagent.advise.report import advice_document
 from profagent.advise.rules import all_rules
 from profagent.api.answers import Answer, answer_of, fields_by, stats_answer, table_of
-from profagent.api.reading import query_table, view_table
+from profagent.api.reading import Source, TemporaryFolder, query_table, view_table
 from profagent.api.waiting import wait_for
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
@@ -54,8 +54,8 @@ class Session:
     database: Path
     provenance: Provenance
     job: str | None = None
-    # Of a session that only a lake has: its database is there as long as the session is used.
-    _folder: Any = field(default=None, repr=False, compare=False)
+    # Of a session that only a lake has: its database is there as long as the session or a table of it is used.
+    _folder: TemporaryFolder | None = field(default=None, repr=False, compare=False)
 
     def layers(self) -> Table:
         """Return the layers of both processors by falling time in an inference, as `stats --by layer`.
@@ -204,7 +204,7 @@ class Session:
         return self._view(view, columns)
 
     def _view(self, view: str, columns: Sequence[str] = ()) -> Table:
-        return view_table(self.database, view, self.number, self.provenance, columns)
+        return view_table(Source(self.database, self._folder), view, self.number, self.provenance, columns)
 
 
 async def _require_records(database: Path, session: int) -> None:

@@ -6,12 +6,11 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from profagent.api.answers import table_of
 from profagent.api.provenance import Provenance
-from profagent.api.reading import view_named
+from profagent.api.reading import TemporaryFolder, view_named
 from profagent.api.session import Session
 from profagent.api.waiting import wait_for
 from profagent.export.view_batches import columns_of, field_of
@@ -94,11 +93,11 @@ class Workspace:
         return wait_for(self._session(str(which)))
 
     async def _session(self, word: str) -> Session:
-        folders: list[TemporaryDirectory[str]] = []
+        folders: list[TemporaryFolder] = []
 
         def temporary() -> Path:
-            folders.append(TemporaryDirectory(prefix="profagent-"))
-            return Path(folders[0].name)
+            folders.append(TemporaryFolder())
+            return folders[0].path
 
         directory = directory_named(word)
         if directory is not None:
@@ -109,7 +108,7 @@ class Workspace:
         return await _opened(target, folders[0] if folders else None)
 
 
-async def _opened(target: Target, folder: TemporaryDirectory[str] | None) -> Session:
+async def _opened(target: Target, folder: TemporaryFolder | None) -> Session:
     async with reading(target.database) as connection:
         row = await find_session(connection, target.session)
         provenance = await Provenance.of(connection, row, target.job)

@@ -12,6 +12,7 @@ import click
 
 from profagent.cli.progress import QUIET
 from profagent.errors import UsageError
+from profagent.tables.ci_formats import CI_FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -144,7 +145,7 @@ allow = click.option(
 ci_format = click.option(
     "--format",
     "ci_format",
-    type=click.Choice(["bmf", "openmetrics", "github-benchmark"]),
+    type=click.Choice(CI_FORMATS),
     help="Print figures for continuous benchmarking: for Bencher, OpenMetrics or github-action-benchmark.",
 )
 quiet = click.option(

@@ -103,6 +103,15 @@ def test_a_table_has_the_rows_of_its_view(method: str, session: profagent.Sessio
     assert len(found) == len(expected)
 
 
+async def test_a_notebooks_running_loop_may_ask(lab: Path) -> None:
+    """Also after an error, and again."""
+    session = profagent.open(lab).session(1)
+    with pytest.raises(profagent.UsageError):
+        profagent.open(lab).session(9)
+    assert session.layers()["layer"][:2] == ["conv2", "fc"]
+    assert profagent.diff(session, session).verdict
+
+
 def test_duckdb_reads_a_table_by_its_name(session: profagent.Session) -> None:
     records = session.records()
     found = duckdb.sql("SELECT layer_name, count(*), max(duration_us) FROM records GROUP BY 1 ORDER BY 3")

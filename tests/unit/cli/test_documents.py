@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TypedDict
+from typing import TypedDict, get_type_hints
 
 import msgspec
 import pytest
 
 from profagent.cli import documents
 from profagent.cli.main import group, run
+from profagent.documents import DurationsDocument
+from profagent.stats.figures import DurationFigures
 from tests.documents import checked
 from tools import publish_schemas
 from tools.make_reference import leaves
@@ -36,6 +38,10 @@ def test_every_command_with_json_has_a_document_and_every_document_a_command() -
     printing = {one for each in documents.DOCUMENTS.values() for one in each.command.split(", ")} - {"every command"}
     assert {name for name in with_json if not {name, name.split()[0]} & printing} == set()
     assert {each for each in printing if not any(each in {name, name.split()[0]} for name in with_json)} == set()
+
+
+def test_a_documents_durations_are_the_figures_that_are_computed() -> None:
+    assert get_type_hints(DurationsDocument) == get_type_hints(DurationFigures)
 
 
 def test_an_unknown_document_or_version_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from profagent.mcp.server import READING, Tools, make_server
 from profagent.store.workspace import Workspace
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
+from tests.integration import host
 from tests.unit.api.lab import make_lab
 
 if TYPE_CHECKING:
@@ -60,6 +62,14 @@ async def test_only_reading_is_offered_unless_captures_are_allowed(lab: Path) ->
         assert all(tool.annotations and tool.annotations.read_only_hint == (tool.name != "record") for tool in tools)
         assert all(tool.description for tool in tools)
     assert (await asked(lab, "record", board="euler"))["code"] == "usage"
+
+
+def test_the_command_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    ended = host.profagent("mcp")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("profagent: this command needs mcp, which is not installed")
+    assert "pip install mcp" in ended.err
 
 
 @pytest.mark.parametrize("tool", ["stats", "layers", "advise", "ledger", "sql", "report", "sessions", "diff"])
