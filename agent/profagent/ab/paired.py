@@ -87,7 +87,7 @@ class PairedModel(NamedTuple):
 def compare_rounds(a: ModelRun, b: ModelRun, floor: Floor, models: int = 1) -> PairedModel:
     """Return the comparison of two sides, whose inferences are the medians of each round; the first round is A B.
 
-    The chance of any false alarm in all of the `models` together is below ALPHA.
+    The chance of any false alarm in all of the `models` together is about ALPHA.
     """
     matches, origin = align(b.layers, a.layers), common_origin(b, a)
     paired = [at for at, match in enumerate(matches) if match.base and match.new]
