@@ -38,7 +38,7 @@ class TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-class Source(NamedTuple):
+class SessionDatabase(NamedTuple):
     """Database of a session; `folder` is the temporary one that the database is in, None if it is in no such one."""
 
     database: Path
@@ -69,7 +69,9 @@ def view_named(name: str) -> View:
     return next(each for each in exported_views() if each.name == name)
 
 
-def view_table(source: Source, view: str, session: int, provenance: Provenance, names: Sequence[str] = ()) -> Table:
+def view_table(
+    source: SessionDatabase, view: str, session: int, provenance: Provenance, names: Sequence[str] = ()
+) -> Table:
     """Return these columns, or all, of a session's rows of a view. Raises UsageError for another column, StoreError."""
     found = view_named(view)
     with _opened(source.database) as connection:
@@ -86,12 +88,12 @@ def view_table(source: Source, view: str, session: int, provenance: Provenance, 
     )
 
 
-def _batches(source: Source, view: View, session: int, names: Sequence[str]) -> Iterator[Batch]:
+def _batches(source: SessionDatabase, view: View, session: int, names: Sequence[str]) -> Iterator[Batch]:
     with _opened(source.database) as connection:
         yield from view_batches(connection, view, session, names)
 
 
-def _count(source: Source, view: View, session: int) -> int:
+def _count(source: SessionDatabase, view: View, session: int) -> int:
     with _opened(source.database) as connection:
         if view.unit is not None:
             return records_in(connection, session, TABLES[view.unit])

@@ -10,7 +10,7 @@ from profagent.advise.advise import advise
 from profagent.advise.report import advice_document
 from profagent.advise.rules import all_rules
 from profagent.api.answers import Answer, answer_of, fields_by, stats_answer, table_of
-from profagent.api.reading import Source, TemporaryFolder, query_table, view_table
+from profagent.api.reading import SessionDatabase, TemporaryFolder, query_table, view_table
 from profagent.api.waiting import wait_for
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
@@ -204,7 +204,7 @@ class Session:
         return self._view(view, columns)
 
     def _view(self, view: str, columns: Sequence[str] = ()) -> Table:
-        return view_table(Source(self.database, self._folder), view, self.number, self.provenance, columns)
+        return view_table(SessionDatabase(self.database, self._folder), view, self.number, self.provenance, columns)
 
 
 async def _require_records(database: Path, session: int) -> None:
