@@ -15,12 +15,15 @@ from profagent.errors import ProfagentError as ProfagentError
 from profagent.errors import StoreError as StoreError
 from profagent.errors import UnreachableError as UnreachableError
 from profagent.errors import UsageError as UsageError
+from profagent.stats.levels import LevelChange as LevelChange
+from profagent.stats.levels import level_changes as level_changes
 from profagent.tables.arrow import Field as Field
 
 __version__: str
 __all__ = [
     "Answer",
     "Field",
+    "LevelChange",
     "LiveEvent",
     "LiveEvents",
     "LiveRecording",
@@ -33,6 +36,7 @@ __all__ = [
     "UsageError",
     "Workspace",
     "diff",
+    "level_changes",
     "open",
     "record",
     "watch",

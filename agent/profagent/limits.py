@@ -433,6 +433,8 @@ MOST_COMPARED = 200
 """inferences of a run that are compared one by one: more are averaged in blocks."""
 LARGEST_COUNTED = 1 << 20
 """ticks of a layer up to which times are counted, not sorted: they are sorted, which takes longer."""
+SHOWN_LEVEL_CHANGES = 10
+"""changes of level of layers, and of metrics, that a text or page lists: the rest is counted; `trend --json` has it."""
 SHOWN_FLEET_LAYERS = 20
 """layers by time on the page of `fleet report`: `fleet stats` has the others."""
 SHOWN_FLEET_BOARDS = 50

@@ -33,6 +33,8 @@ NAMES: dict[str, Name] = {
     "watch": Name("profagent.api.live:watch", "provisional"),
     "LiveEvents": Name("profagent.api.live:LiveEvents", "provisional"),
     "LiveEvent": Name("profagent.api.live:LiveEvent", "provisional"),
+    "level_changes": Name("profagent.stats.levels:level_changes", "provisional"),
+    "LevelChange": Name("profagent.stats.levels:LevelChange", "provisional"),
     "ProfagentError": Name("profagent.errors:ProfagentError", "stable"),
     "UsageError": Name("profagent.errors:UsageError", "stable"),
     "StoreError": Name("profagent.errors:StoreError", "stable"),

@@ -42,7 +42,7 @@ DOCUMENTS: Mapping[str, Document] = {
     "diff": Document(1, documents.DiffDocument, "diff", "Comparison of two runs, with what may be compared."),
     "ab": Document(1, documents.AbDocument, "ab", "Comparison of two programs that ran side by side in rounds."),
     "trend": Document(
-        1, list[captures.TrendDocument], "trend", "Latency of a model, session by session, of each board."
+        2, list[captures.TrendDocument], "trend", "Latency of a model, session by session, and changes of level."
     ),
     "advise": Document(1, captures.AdviceDocument, "advise", "What slows a run down, and what it could bring at most."),
     "show": Document(1, list[captures.ShownJobDocument], "show", "The vendor's tables of each JOB."),

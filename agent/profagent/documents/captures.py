@@ -361,24 +361,38 @@ class TrendPointDocument(TypedDict):
     apart: str
 
 
-class LevelChangeDocument(TypedDict):
-    """Change of level: its first session, the level before and after, and the facts that changed with it."""
+class TrendCauseDocument(TypedDict):
+    """Candidate for the cause of a change of level: a fact that changed at `session`."""
 
+    fact: str
+    before: str
+    after: str
+    session: int
+
+
+class TrendChangeDocument(TypedDict):
+    """Change of level: its first session, both levels, half the width of the 95 % interval of their difference."""
+
+    kind: Literal["latency", "layer", "metric"]
+    name: str
+    unit: str
     session: int
     started_us: int
     before: float
     after: float
-    is_confirmed: bool
-    changed: dict[str, tuple[str, str]]
+    uncertainty: float
+    causes: list[TrendCauseDocument]
 
 
 class TrendDocument(TypedDict):
-    """Sessions of a board, oldest first, and the changes of level among them."""
+    """Sessions of a board, oldest first, and the changes of level among them: of `layer`, or of all if it is null."""
 
     board: str
     hostname: str
+    model: str
+    layer: str | None
     nights: list[TrendPointDocument]
-    changes: list[LevelChangeDocument]
+    changes: list[TrendChangeDocument]
 
 
 class AdviceFindingDocument(TypedDict):

@@ -16,7 +16,7 @@ from profagent.diff.diff import DEFAULT_FLOOR
 from profagent.diff.significance import FEWEST_ROWS, differences
 from profagent.limits import MOST_NAMED
 from profagent.stats.figures import figures_of
-from profagent.stats.trend import level_changes
+from profagent.stats.levels import level_changes
 from profagent.tables.comparability import Subject, model_differences, run_differences, verdict
 from profagent.tables.table import counted
 
@@ -169,9 +169,7 @@ def _change(
 def _since(levels: NDArray[np.float64], days: Sequence[str], sign: int) -> str | None:
     nights = np.flatnonzero((~np.isnan(levels)).any(axis=0))
     values = np.nanmedian(levels[:, nights], axis=0)
-    steps = [
-        (sign * (after - before), start) for start, before, after, _ in level_changes(values, np.zeros(len(values)))
-    ]
+    steps = [(sign * (each.after - each.before), each.index) for each in level_changes(values)]
     largest, start = max(steps, default=(0.0, 0))
     return days[nights[start]] if largest > 0 else None
 

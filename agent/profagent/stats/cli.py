@@ -22,7 +22,7 @@ from profagent.stats.figures import UNITS
 from profagent.stats.frames import frame_lines
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES
 from profagent.stats.stats import BYS, stats
-from profagent.stats.trend import trend
+from profagent.stats.trend import MINUTE, trend
 from profagent.store.workspace import Workspace
 from profagent.tables.ci_formats import ci_text, of_stats
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
@@ -202,7 +202,6 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
             yield about + line
 
 
-_MINUTE = "%Y-%m-%d %H:%M"
 TREND_LESS = ("mad(us)", "mad(ticks)", "count")
 
 
@@ -240,7 +239,11 @@ async def trend_command(
     as_json: bool,
     columns: int,
 ) -> None:
-    """Show a model's latency in each session, and the session at which its level changed.
+    """Show a model's latency in each session, and since which session its level, or that of a layer, is another.
+
+    A level has at least three sessions; a single one that is off changes nothing. Each change has its size with its
+    95 % interval, and what changed with it: labels, SDK, layers of the model, clock, interval, temperature. Without
+    --layer the layers and metrics that changed follow.
 
     Example: profagent trend --model yolov5s --since 30d
     Example: profagent trend --model yolov5s --layer conv1 --where board=euler
@@ -280,13 +283,13 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     medians = [None if night.apart else night.median for night in nights]
     mads = [None if night.apart else night.mad for night in nights]
     yield sparkline(medians)
-    levels = {change.session: f"{change.percent:+.1f} %" for change in board.changes}
+    levels = {change.session: change.size for change in board.own_changes}
     columns = [Column(title) for title in ("session", "started (UTC)", "count")]
     columns += [Column(f"median({unit})", 3), Column(f"mad({unit})", 3), Column("losses"), Column("level")]
     rows = [
         (
             each.session,
-            time_text(each.started_us, _MINUTE),
+            time_text(each.started_us, MINUTE),
             each.count,
             median,
             mad,
@@ -298,18 +301,11 @@ def _trend_lines(board: BoardTrend, what: str, width: int) -> Iterator[str]:
     yield from fitted_lines(columns, rows, width, less=TREND_LESS, tones=_tones(board))
     if others := [f"{each.session} ({each.apart})" for each in nights if each.apart]:
         yield printable(f"not compared with session {newest.session}: {', '.join(others)}")
-    for change in board.changes:
-        sure = "" if change.is_confirmed else ", which one session alone says"
-        others = [f"{name}: {old or 'none'} -> {new or 'none'}" for name, (old, new) in change.changed.items()]
-        yield printable(
-            f"from session {change.session} ({time_text(change.started_us, _MINUTE)}) on:"
-            f" {change.before:.3f} -> {change.after:.3f} {unit}, {change.percent:+.1f} %{sure};"
-            f" changed with it: {', '.join(others) or 'nothing that is known'}"
-        )
-    if not board.changes:
-        yield f"the level did not change in {counted(len(nights), 'session')}"
+        yield "with --allow CODE they are compared, and what differs is a candidate for the cause of a change"
+    yield from map(printable, board.verdict_lines())
+    yield from map(printable, board.other_lines())
 
 
 def _tones(board: BoardTrend) -> list[Tone | None]:
-    levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.changes}
+    levels: dict[int, Tone] = {each.session: "slower" if each.percent > 0 else "faster" for each in board.own_changes}
     return ["loss" if night.losses else levels.get(night.session) for night in board.nights]

@@ -1,90 +1,46 @@
-"""`trend`: a model's latency, or a layer's time, over the sessions of each board, and where its level changed."""
+"""`trend`: a model's latency, layers and metrics over the sessions of each board, and where their levels changed."""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.records import SINGLE_OPERATORS
-from profagent.stats.figures import MAD_TO_SIGMA
-from profagent.stats.stats import stats
+from profagent.limits import SHOWN_LEVEL_CHANGES
+from profagent.stats.levels import LEAST_NIGHTS, level_changes
+from profagent.stats.nights import TEMPERATURE, night_of, sessions_of
 from profagent.store.database import fetched, reading
-from profagent.store.queries import jobs_of
-from profagent.store.sampling import sampling_of
-from profagent.store.sessions import fits
-from profagent.store.summary import all_sessions
-from profagent.tables.comparability import Subject, facts_of, model_differences, run_differences, verdict
+from profagent.tables.comparability import Subject, model_differences, run_differences, verdict
+from profagent.tables.table import counted, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from profagent.stats.figures import DurationFigures
-    from profagent.stats.session_figures import ModelFigures
-    from profagent.store.database import Running
+    from profagent.stats.nights import NightModel, NightSession
     from profagent.store.sessions import Condition
-    from profagent.tables.comparability import Facts, Topology
 
-# A session has another level if it differs by this many standard deviations, and by this share of the level.
-NOISE_FACTOR = 3.0
+# A change of a smaller share of the level is not told, however sure it is.
 FLOOR = 0.01
-# With this many steps between sessions, the steps themselves show how much sessions differ by chance.
-FEWEST_STEPS = 6
-# The standard deviation of a median is this factor times that of its values, divided by the root of their number.
-MEDIAN_FACTOR = 1.2533
-# Labels that name the session itself: they differ between any two sessions and explain no change.
-OWN_LABELS = ("nightly", "baseline", "content")
+# A fact that changed within this many nights of a change of level is a candidate for its cause: a place is that exact.
+NEAR_NIGHTS = 2
+# A fact that changes more often than in one of this many nights explains nothing.
+RARE = 3
+# A level is warmer than another if its median temperature differs by this many °C.
+WARMER_C = 3.0
+MINUTE = "%Y-%m-%d %H:%M"
 _OPERATORS = (
     "SELECT layer.name FROM session_job JOIN model USING (job) JOIN layer USING (model)"
     " WHERE session = ? AND model.name = ?"
 )
-_PICTURES = (
-    "SELECT DISTINCT batch_num, input_pic_num FROM inference i JOIN model m USING (model)"
-    " WHERE i.session = ? AND m.name = ?"
-)
-_TOPOLOGY = (
-    "SELECT DISTINCT l.layer_index, l.name, l.type FROM session_job JOIN model m USING (job) JOIN layer l USING (model)"
-    " WHERE session = ? AND m.name = ? ORDER BY l.layer_index"
-)
 _DIGITS = re.compile(r"\d+")
-# Columns that are compared, beside the labels, between the two sessions at a change of level.
-_FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
-
-
-def level_changes(values: NDArray[np.float64], spreads: NDArray[np.float64]) -> list[tuple[int, float, float, bool]]:
-    """Return the changes of level in a series of values in the order of time.
-
-    `spreads` is the standard deviation of each value. Each change is its place, the level before and after it, and
-    True if the next value confirms it. A single value that is off, and back the next time, is no change of level. The
-    last value has no successor that could confirm it.
-    """
-    if not len(values):
-        return []
-    steps = np.abs(np.diff(values))
-    # The median step estimates the noise between sessions: a few changes of level do not move it.
-    between = MAD_TO_SIGMA * float(np.median(steps)) / math.sqrt(2) if len(steps) >= FEWEST_STEPS else 0.0
-    limits = NOISE_FACTOR * np.maximum(spreads, between)
-    starts = [0]
-    for place in range(1, len(values)):
-        level = float(np.median(values[starts[-1] : place]))
-        limit = max(float(limits[place]), FLOOR * abs(level))
-        following = values[place : place + 2] - level
-        if (following > limit).all() or (following < -limit).all():
-            starts.append(place)
-    levels = [float(np.median(values[start:end])) for start, end in pairwise([*starts, len(values)])]
-    return [
-        (start, before, after, start + 1 < len(values))
-        for start, (before, after) in zip(starts[1:], pairwise(levels), strict=True)
-    ]
+Kind = Literal["latency", "layer", "metric"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,55 +63,117 @@ class TrendPoint:
     apart: str = ""
 
 
-class _Judged(NamedTuple):
-    """Facts of a session by which the rules of comparability judge it: of the run, and of the model in it."""
+@dataclass(frozen=True, slots=True)
+class TrendCause:
+    """A candidate for the cause of a change of level: a fact, its values before and after, and the session of these."""
 
-    run: Facts
-    pictures: frozenset[tuple[int, int]]
-    topology: Topology
+    fact: str
+    before: str
+    after: str
+    session: int
+
+    def text(self, session: int) -> str:
+        """Return the fact with its values, and its session if that is another one than that of the change."""
+        where = "" if session == self.session else f" (session {self.session})"
+        return f"{self.fact}: {self.before or 'none'} -> {self.after or 'none'}{where}"
 
 
 @dataclass(frozen=True, slots=True)
-class LevelChange:
-    """A change of level: its first session, the level before and after, and the facts that changed with it."""
+class TrendChange:
+    """A change of level of a latency, layer or metric: its first session, the levels, and candidates for the cause.
 
+    `uncertainty` is half the width of the 95 % interval of the difference of the levels.
+    """
+
+    kind: Kind
+    name: str
+    unit: str
     session: int
     started_us: int
     before: float
     after: float
-    is_confirmed: bool
-    changed: dict[str, tuple[str, str]]
+    uncertainty: float
+    causes: tuple[TrendCause, ...]
 
     @property
     def percent(self) -> float:
-        """The change of the level in %, positive if it became slower."""
-        return 100 * (self.after / self.before - 1)
+        """The change of the level in %, positive if it became slower or larger."""
+        return 100 * (self.after / self.before - 1) if self.before else float("inf")
+
+    @property
+    def size(self) -> str:
+        """The change in % with its uncertainty, or in the unit if the level was 0."""
+        if not self.before:
+            return f"{self.after - self.before:+.3f} ± {self.uncertainty:.3f} {self.unit}"
+        return f"{self.percent:+.1f} ± {100 * self.uncertainty / abs(self.before):.1f} %"
+
+    def line(self) -> str:
+        """Return the finding: session, levels, size and candidates."""
+        causes = ", ".join(each.text(self.session) for each in self.causes) or "nothing that is known"
+        return (
+            f"from session {self.session} ({time_text(self.started_us, MINUTE)}) on:"
+            f" {self.before:.3f} -> {self.after:.3f} {self.unit}, {self.size}; changed with it: {causes}"
+        )
 
 
 @dataclass(slots=True)
 class BoardTrend:
-    """The sessions of one board, oldest first, and the changes of level among them."""
+    """The sessions of one board, oldest first, and the changes of level among them: those of `layer`, or of all.
+
+    `nights` are those of the model's latency, or of the layer unless it is None.
+    """
 
     board: str
     hostname: str
+    model: str
+    layer: str | None
     nights: list[TrendPoint] = field(default_factory=list)
-    changes: list[LevelChange] = field(default_factory=list)
+    changes: list[TrendChange] = field(default_factory=list)
+
+    @property
+    def own_changes(self) -> list[TrendChange]:
+        """Changes of the series that `nights` has."""
+        return self.changes if self.layer is not None else [each for each in self.changes if each.kind == "latency"]
+
+    def verdict_lines(self) -> Iterator[str]:
+        """Yield the changes of the series as lines, or that there is none; a drift has a line of its own."""
+        alike = [night for night in self.nights if not night.apart]
+        for change in self.own_changes:
+            yield change.line()
+        if drift := drift_line(self.own_changes):
+            yield drift
+        if len(alike) < 2 * LEAST_NIGHTS:
+            to_compare = counted(len(alike), "session")
+            yield f"cannot tell: {to_compare}, and a level takes {LEAST_NIGHTS}, a change of level {2 * LEAST_NIGHTS}"
+        elif not self.own_changes:
+            yield f"the level did not change in {counted(len(alike), 'session')}"
+
+    def other_lines(self) -> Iterator[str]:
+        """Yield the changes of layers and metrics as lines, the largest of each first."""
+        for kind in () if self.layer is not None else ("layer", "metric"):
+            found = [each for each in self.changes if each.kind == kind]
+            yield from (f"{kind} {each.name} {each.line()}" for each in found[:SHOWN_LEVEL_CHANGES])
+            if (more := len(found) - SHOWN_LEVEL_CHANGES) > 0:
+                yield f"and {counted(more, 'change')} of other {kind}s: --json has all"
 
 
-Judged = tuple[TrendPoint, _Judged]
+def drift_line(changes: Sequence[TrendChange]) -> str:
+    """Return a line on a drift: levels that follow each other in one direction; empty if there is none."""
+    signs = {change.after > change.before for change in changes}
+    if len(changes) < LEAST_NIGHTS - 1 or len(signs) != 1:
+        return ""
+    first, last = changes[0], changes[-1]
+    whole = replace(first, after=last.after, uncertainty=(first.uncertainty**2 + last.uncertainty**2) ** 0.5)
+    return f"a drift: {len(changes)} changes in one direction, in all {whole.size}"
 
 
-def _marked(nights: Sequence[Judged], model: str, allowed: Collection[str]) -> list[TrendPoint]:
-    last, newest = nights[-1]
-    subject = {"layer": Subject.LAYERS, "layers": Subject.ALL}.get(last.time, Subject.LATENCY)
-    marked = []
-    for night, own in nights:
-        models = model_differences(model, (own.pictures, newest.pictures), (own.topology, newest.topology))
-        found = verdict([*run_differences(own.run, newest.run), *models], allowed)
-        apart = ", ".join(f"{each.rule.code} {each.base}" for each in found.blocking(subject, model))
-        is_another_time = (night.time, night.unit) != (last.time, last.unit)
-        marked.append(replace(night, apart=night.time if is_another_time else apart))
-    return marked
+class _Series(NamedTuple):
+    """Values of one kind by night, NaN where a night has none."""
+
+    kind: Kind
+    name: str
+    unit: str
+    values: Sequence[float]
 
 
 async def trend(
@@ -170,97 +188,167 @@ async def trend(
 
     Rules of comparability whose codes are `allowed` block nothing. Raises UsageError if no session has it, StoreError.
     """
-    async with reading(database) as connection:
-        sessions = [
-            (each, await _facts(connection, each))
-            for each in await all_sessions(connection)
-            if fits(each, conditions) and (since_us is None or each["started_us"] >= since_us)
-        ]
-    found: dict[str, list[Judged]] = {}
-    boards: dict[str, BoardTrend] = {}
-    for session, facts in sorted(sessions, key=lambda each: (each[0]["started_us"], each[0]["session"])):
-        night = await _night(database, session, facts, model, layer)
-        if night is not None:
-            board = boards.setdefault(session["board"], BoardTrend(session["board"], session["hostname"]))
-            found.setdefault(board.board, []).append(night)
-    if not boards:
+    boards: dict[str, list[NightSession]] = {}
+    for row in await sessions_of(database, conditions, since_us):
+        boards.setdefault(row["board"], []).append(await night_of(database, row))
+    found = {board: own for board, nights in boards.items() if (own := having(nights, model, layer))}
+    if not found:
         what = model if layer is None else f"layer {layer} of {model}"
         hint = "`profagent stats SESSION --by model`, or --by layer, lists the names"
         raise UsageError(f"no session has {what}", hint=hint)
-    for board in boards.values():
-        board.nights = _marked(found[board.board], model, allowed)
-        if model == SINGLE_OPERATORS and layer is None:
-            await _leave_others_out(database, board)
-        board.changes = _changes([night for night in board.nights if not night.apart])
-    return list(boards.values())
+    if model == SINGLE_OPERATORS and layer is None:
+        found = {board: await _of_one_program(database, nights) for board, nights in found.items()}
+    return [board_trend(nights, model, layer, allowed) for nights in found.values()]
 
 
-async def _leave_others_out(database: Path, board: BoardTrend) -> None:
+def having(nights: Sequence[NightSession], model: str, layer: str | None = None) -> list[NightSession]:
+    """Return the nights in which the model, or the layer, has a time."""
+    return [night for night in nights if model in night.models and _point(night, model, layer) is not None]
+
+
+def board_trend(
+    nights: Sequence[NightSession], model: str, layer: str | None = None, allowed: Collection[str] = ()
+) -> BoardTrend:
+    """Return the trend over nights of one board, which all have the model or the layer, with the changes of level."""
+    row = nights[-1].row
+    points = [point for night in nights if (point := _point(night, model, layer)) is not None]
+    apart = _apart(nights, model, Subject.LAYERS if layer is not None else None, allowed)
+    found = BoardTrend(row["board"], row["hostname"], model, layer)
+    found.nights = [replace(point, apart=why) for point, why in zip(points, apart, strict=True)]
+    found.changes = _changes(nights, found, allowed)
+    return found
+
+
+async def _of_one_program(database: Path, nights: Sequence[NightSession]) -> list[NightSession]:
     """Leave out sessions whose operators are mostly others than those of the newest session.
 
     Operators that a program calls one by one belong to no network: only sessions of one program can be compared.
     """
+    numbers = [night.row["session"] for night in nights]
     async with reading(database) as connection:
-        found = [await fetched(connection, _OPERATORS, (night.session, SINGLE_OPERATORS)) for night in board.nights]
+        found = [await fetched(connection, _OPERATORS, (number, SINGLE_OPERATORS)) for number in numbers]
     # Frameworks append a number to operators that are called several times.
     operators = [{_DIGITS.sub("", name) for (name,) in rows} for rows in found]
     newest = operators[-1]
-    others = [night for night, each in zip(board.nights, operators, strict=True) if 2 * len(each & newest) < len(each)]
-    board.nights = [night for night in board.nights if night not in others]
+    others = [number for number, own in zip(numbers, operators, strict=True) if 2 * len(own & newest) < len(own)]
     if others:
-        numbers = ", ".join(str(night.session) for night in others)
-        tell(f"left out, for their operators are others than those of session {board.nights[-1].session}: {numbers}")
+        listed = ", ".join(map(str, others))
+        tell(f"left out, for their operators are others than those of session {numbers[-1]}: {listed}")
+    return [night for night in nights if night.row["session"] not in others]
 
 
-async def _night(
-    database: Path, session: Mapping[str, Any], facts: Mapping[str, str], model: str, layer: str | None
-) -> Judged | None:
-    answer = await stats(database, session=session["session"], by="model" if layer is None else "layer")
-    if layer is None:
-        of_model = next((each for each in answer.models if each.model == model), None)
-        found = None if of_model is None else _time_of(of_model)
-    else:
-        rows = (row.figures for row in answer.rows if row.key[:2] == (model, layer))
-        found = next((("layer", figures, answer.unit) for figures in rows), None)
-    if found is None:
-        return None
-    time, figures, unit = found
+def _point(night: NightSession, model: str, layer: str | None) -> TrendPoint | None:
+    own = night.models[model]
+    figures, unit, time = own.figures, own.unit, own.time
+    if layer is not None:
+        of_layer = next((each for key, each in own.layers.items() if key[0] == layer), None)
+        if of_layer is None:
+            return None
+        figures, unit, time = of_layer, own.layers_unit, "layer"
     if figures.median is None or figures.mad is None:
         return None
-    number, started_us, losses = (session[name] for name in ("session", "started_us", "losses"))
-    async with reading(database) as connection:
-        pictures = frozenset(await fetched(connection, _PICTURES, (number, model)))
-        topology = [(name, kind) for _, name, kind in await fetched(connection, _TOPOLOGY, (number, model))]
-    own = _Judged(facts_of(answer.provenance), pictures, topology)
-    return TrendPoint(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts), own
+    number, started_us, losses = (night.row[name] for name in ("session", "started_us", "losses"))
+    facts = _facts(night, own)
+    return TrendPoint(number, started_us, figures.number, figures.median, figures.mad, unit, time, losses, facts)
 
 
-def _time_of(model: ModelFigures) -> tuple[str, DurationFigures, str]:
-    if model.latency_from is None:
-        return "layers", model.layers, model.layers_unit
-    return f"latency from {model.latency_from}", model.latency, "us"
+def _facts(night: NightSession, model: NightModel) -> dict[str, str]:
+    return {**night.facts, **({"layers": model.layer_text} if model.layer_text else {})}
 
 
-async def _facts(connection: Running, session: Mapping[str, Any]) -> dict[str, str]:
-    clocks = {job.clock_mhz for job in await jobs_of(connection, session["session"])}
-    frequencies = {str(clock) for clock in clocks if clock}
-    known = {name: str(session[name]) for name in _FACTS if session[name]}
-    interval = (await sampling_of(connection, session["session"]))["interval"]
-    if interval is not None:
-        known["interval"] = str(interval)
-    labels = {f"label {key}": value for key, value in session["labels_by_key"].items() if key not in OWN_LABELS}
-    return {**known, "frequency_mhz": "+".join(sorted(frequencies)), **labels}
+def _apart(nights: Sequence[NightSession], model: str, subject: Subject | None, allowed: Collection[str]) -> list[str]:
+    """Return for each night why it is not compared with the newest one in layers, or (None) in the model's own time."""
+    newest = nights[-1]
+    last = newest.models[model]
+    time = (last.time, last.unit) if subject is None else last.layers_unit
+    chosen = subject or (Subject.ALL if last.time == "layers" else Subject.LATENCY)
+    reasons = []
+    for night in nights:
+        own = night.models[model]
+        models = model_differences(model, (own.pictures, last.pictures), (own.topology, last.topology))
+        found = verdict([*run_differences(night.run, newest.run), *models], allowed)
+        why = ", ".join(f"{each.rule.code} {each.base}" for each in found.blocking(chosen, model))
+        is_alike = time == ((own.time, own.unit) if subject is None else own.layers_unit)
+        reasons.append(why if is_alike else own.time if subject is None else own.layers_unit)
+    return reasons
 
 
-def _changes(alike: Sequence[TrendPoint]) -> list[LevelChange]:
-    """Return the changes among sessions that may be compared with each other."""
-    medians = np.array([night.median for night in alike])
-    spreads = np.array([MEDIAN_FACTOR * MAD_TO_SIGMA * night.mad / np.sqrt(night.count) for night in alike])
+def _changes(nights: Sequence[NightSession], found: BoardTrend, allowed: Collection[str]) -> list[TrendChange]:
+    """Return the changes of the trend's own series, then those of layers and of metrics, the largest first."""
+    kind: Kind = "latency" if found.layer is None else "layer"
+    own = [np.nan if night.apart else night.median for night in found.nights]
+    newest = found.nights[-1]
+    name = found.layer or newest.time
+    changes = _of_series([_Series(kind, name, newest.unit, own)], nights, found.model)
+    if found.layer is not None:
+        return changes
+    others = [*_layers(nights, found.model, allowed)], [*_metrics(nights)]
+    return changes + [
+        change
+        for series in others
+        for change in sorted(_of_series(series, nights, found.model), key=lambda each: -abs(each.after - each.before))
+    ]
+
+
+def _layers(nights: Sequence[NightSession], model: str, allowed: Collection[str]) -> Iterator[_Series]:
+    apart = _apart(nights, model, Subject.LAYERS, allowed)
+    newest = nights[-1].models[model]
+    for key in newest.layers:
+        values = []
+        for night, why in zip(nights, apart, strict=True):
+            figures = None if why else night.models[model].layers.get(key)
+            values.append(np.nan if figures is None or figures.median is None else figures.median)
+        yield _Series("layer", key[0], newest.layers_unit, values)
+
+
+def _metrics(nights: Sequence[NightSession]) -> Iterator[_Series]:
+    for name, unit in nights[-1].metrics:
+        yield _Series("metric", name, unit, [night.metrics.get((name, unit), np.nan) for night in nights])
+
+
+def _of_series(series: Sequence[_Series], nights: Sequence[NightSession], model: str) -> list[TrendChange]:
     changes = []
-    for place, before, after, is_confirmed in level_changes(medians, spreads):
-        old, new = alike[place - 1].facts, alike[place].facts
-        pairs = {name: (old.get(name, ""), new.get(name, "")) for name in sorted({*old, *new})}
-        changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-        night = alike[place]
-        changes.append(LevelChange(night.session, night.started_us, before, after, is_confirmed, changed))
+    facts = [(night.row["session"], _facts(night, night.models[model])) for night in nights]
+    for each in series:
+        known = [place for place, value in enumerate(each.values) if not np.isnan(value)]
+        found = level_changes([each.values[place] for place in known], floor=FLOOR, series=len(series))
+        starts = [0, *(change.index for change in found), len(known)]
+        for change, (first, _), (start, end) in zip(found, pairwise(starts), [*pairwise(starts)][1:], strict=False):
+            night = nights[known[start]]
+            causes = causes_of([facts[place] for place in known], first, start, end)
+            levels = (change.before, change.after, change.uncertainty)
+            row = night.row
+            changes.append(
+                TrendChange(each.kind, each.name, each.unit, row["session"], row["started_us"], *levels, (*causes,))
+            )
     return changes
+
+
+def _values(nights: Sequence[tuple[int, Mapping[str, str]]], name: str) -> list[str]:
+    values = [facts.get(name, "") for _, facts in nights]
+    if name.startswith("label "):
+        return values
+    # A session without a label has none; a session without another fact does not know it, and is taken to be as before.
+    first = next(filter(None, values), "")
+    return [*accumulate(values, lambda last, value: value or last, initial=first)][1:]
+
+
+def causes_of(nights: Sequence[tuple[int, Mapping[str, str]]], first: int, start: int, end: int) -> list[TrendCause]:
+    """Return facts that changed near the night `start`, the nearest first; its level before began at `first`."""
+    found: list[tuple[int, TrendCause]] = []
+    for name in sorted(set[str]().union(*(facts for _, facts in nights)) - {TEMPERATURE}):
+        values = _values(nights, name)
+        places = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
+        near = min(places, key=lambda place: abs(place - start), default=None)
+        if near is not None and abs(near - start) <= NEAR_NIGHTS and RARE * len(places) <= len(values):
+            cause = TrendCause(name, values[near - 1], values[near], nights[near][0])
+            found.append((abs(near - start), cause))
+    causes = [cause for _, cause in sorted(found, key=lambda each: (each[0], each[1].fact))]
+    sides = [
+        [float(facts[TEMPERATURE]) for _, facts in part if TEMPERATURE in facts]
+        for part in (nights[first:start], nights[start:end])
+    ]
+    before, after = (float(np.median(side)) if side else np.nan for side in sides)
+    if abs(after - before) >= WARMER_C:
+        causes.append(TrendCause(f"{TEMPERATURE} in C", f"{before:.1f}", f"{after:.1f}", nights[start][0]))
+    return causes

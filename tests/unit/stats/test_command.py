@@ -14,6 +14,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.errors import UsageError
 from profagent.stats.cli import since_us
+from profagent.stats.trend import causes_of
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
 SHOWN = f"""\
@@ -155,22 +156,23 @@ def test_of_a_session_that_was_cut_at_its_beginning_the_model_is_not_blamed(
     assert "INCOMPLETE: session 3: it has not ended" in capsys.readouterr().err
 
 
-# `profagent trend`: nights of two boards, of which one is slower from the second night on
+# `profagent trend`: nights of two boards, of which one is slower from the fourth night on
 
 DAY_US = 86_400_000_000
-NIGHTS = 4
+NIGHTS = 7
+FIRST_SLOW = 3
 
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Path:
-    """Board 1 is as it was; board 2 is 6 % slower from its second night on, when its build and interval changed."""
+    """Board 1 is as it was; board 2 is slower and warmer from its fourth night on, when build and interval changed."""
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     builder.insert("board", identity="0ddba12", hostname="gauss", model="SS928")
     for night in range(NIGHTS):
         for board in (1, 2):
             at_us = START_US + night * DAY_US
             session = builder.session(board=board, source="record", started_us=at_us, ended_us=at_us + 1, simulated=1)
-            slower = board == 2 and night
+            slower = board == 2 and night >= FIRST_SLOW
             builder.insert("session_label", session=session, key="build", value="b" if slower else "a")
             builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
             job = builder.job(session, name=f"JOB{board}{night}")
@@ -183,6 +185,12 @@ def nights(tmp_path: Path) -> Path:
                 inference = builder.inference(session, model, pic, start_us=at_us + pic, end_us=end_us)
                 part = builder.new_part(session, model, "aicore")
                 builder.aicore(inference, part, [7000 + pic % 3, 7420 if slower else 7000])
+            if board == 2:
+                job = builder.job(session, name=f"METRICS-{night}")
+                log = builder.log(job, model, "metrics", "metrics.0")
+                builder.insert("metric_name", log=log, number=0, name="power.temperature", unit="C")
+                sample = {"number": 0, "name": 0, "time_us": at_us, "value": 61.5 if slower else 52.0}
+                builder.insert("metric", log=log, session=session, **sample)
     builder.close()
     return tmp_path
 
@@ -194,46 +202,59 @@ def trend(nights: Path, *arguments: str) -> int:
 def test_the_board_and_the_night_are_told(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(nights, "--model", "yolo") == 0
     _, second = capsys.readouterr().out.split("\n\n")
-    assert "not compared with session 8: 2 (interval 1)\nthe level did not change" in second
+    assert "not compared with session 14: 2 (interval 1), 4 (interval 1), 6 (interval 1)\nwith --allow" in second
+    assert "cannot tell: 4 sessions, and a level takes 3, a change of level 6" in second
     assert trend(nights, "--model", "yolo", "--allow", "interval") == 0
     first, second = capsys.readouterr().out.split("\n\n")
     assert first.startswith("euler: latency from records, median of yolo  *** simulated")
-    assert "the level did not change in 4 sessions" in first
+    assert "the level did not change in 7 sessions" in first
     assert second.startswith("gauss: latency from records, median of yolo")
-    assert "▁███" in second
-    assert "from session 4 (2023-11-15 22:13) on: 2100.000 -> 2160.000 us, +2.9 %;" in second
-    assert "changed with it: interval: 1 -> 2, label build: a -> b" in second
+    assert "▁▁▁████" in second
+    causes = "changed with it: interval: 1 -> 2, label build: a -> b, temperature in C: 52.0 -> 61.5"
+    assert f"from session 8 (2023-11-17 22:13) on: 2100.000 -> 2160.000 us, +2.9 ± 0.0 %; {causes}" in second
     assert "night 1" not in second, "each night's own name explains nothing"
+    assert "layer pool0 from session 8 (2023-11-17 22:13) on: 1000.000 -> 1060.000 us, +6.0 ± 0.0 %; changed" in second
+    assert "metric power.temperature from session 8 (2023-11-17 22:13) on: 52.000 -> 61.500 C" in second
+    assert "conv0" not in second
 
 
 def test_of_a_layer(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert trend(nights, "--model", "yolo", "--layer", "pool0", "--where", "board=gauss", "--json") == 0
     (board,) = json.loads(capsys.readouterr().out)
     (change,) = board["changes"]
-    assert (change["session"], change["is_confirmed"]) == (4, True)
+    assert (board["layer"], change["kind"], change["name"], change["session"]) == ("pool0", "layer", "pool0", 8)
     assert change["after"] / change["before"] == pytest.approx(1.06)
+    assert ("label build", "a", "b", 8) in [tuple(cause.values()) for cause in change["causes"]]
     assert trend(nights, "--model", "yolo", "--layer", "conv0") == 0
     assert capsys.readouterr().out.count("the level did not change") == 2
 
 
-def test_a_level_is_another_beyond_what_medians_are_uncertain_by(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("facts", "start", "causes"),
+    [
+        ({3: {"sdk_version": "2"}}, 3, ["sdk_version: 1 -> 2"]),
+        ({5: {"sdk_version": "2"}}, 3, ["sdk_version: 1 -> 2 (session 5)"]),
+        ({6: {"sdk_version": "2"}}, 3, []),
+        ({night: {"label run": str(night)} for night in range(9)}, 3, []),
+        ({3: {"layers": None}}, 3, []),
+        ({3: {"layers": "12 (fed123)"}}, 3, ["layers: 12 (abc123) -> 12 (fed123)"]),
+        ({3: {"temperature": "57.0"}}, 3, ["temperature in C: 50.0 -> 57.0"]),
+        ({3: {"temperature": "52.0"}}, 3, []),
+    ],
+    ids=[
+        *("that night", "two nights later", "too far", "in every night", "not known", "other layers"),
+        *("warmer", "hardly warmer"),
+    ],
+)
+def test_what_changed_near_a_change_of_level_is_a_candidate(
+    facts: dict[int, dict[str, str | None]], start: int, causes: list[str]
 ) -> None:
-    """Medians of 25 values with a MAD of 20 us are uncertain by 7.4 us: three times as much is 22 us."""
-    builder = DatabaseBuilder(tmp_path / "profagent.db")
-    for night in range(3):
-        session = builder.session(started_us=START_US + night * DAY_US)
-        model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("within", "beyond"))
-        for pic in range(25):
-            inference = builder.inference(session, model, pic, start_us=START_US + pic)
-            us = [1000 + 20 * (pic % 5 - 2) + (off if night else 0) for off in (16, 30)]
-            builder.aicore(inference, builder.new_part(session, model, "aicore"), [7 * each for each in us])
-    builder.close()
-    changes = []
-    for layer in ("within", "beyond"):
-        assert trend(tmp_path, "--model", "yolo", "--layer", layer, "--json") == 0
-        changes.append(len(json.loads(capsys.readouterr().out)[0]["changes"]))
-    assert changes == [0, 1]
+    own: dict[str, str | None] = {"sdk_version": "1", "layers": "12 (abc123)", "temperature": "50.0"}
+    nights = []
+    for night in range(9):
+        own = own | facts.get(night, {})
+        nights.append((night, {name: value for name, value in own.items() if value is not None}))
+    assert [cause.text(start) for cause in causes_of(nights, 0, start, 9)] == causes
 
 
 @pytest.mark.parametrize(("known", "time"), [(True, "latency from records"), (False, "layers")])
@@ -241,7 +262,7 @@ def test_sessions_that_know_another_time_are_shown_and_not_compared(
     known: bool, time: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builder = DatabaseBuilder(tmp_path / "profagent.db")
-    for night in range(4):
+    for night in range(7):
         at_us = START_US + night * DAY_US
         session = builder.session(started_us=at_us)
         model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("conv0",))
@@ -262,16 +283,16 @@ def test_sessions_that_know_another_time_are_shown_and_not_compared(
     assert trend(tmp_path, "--model", "yolo") == 0
     said = capsys.readouterr().out
     assert said.startswith(f"euler: {time}, median of yolo")
-    assert "not compared with session 4: 1 (latency from call)" in said
-    assert "the level did not change in 4 sessions" in said
+    assert "not compared with session 7: 1 (latency from call)" in said
+    assert "the level did not change in 6 sessions" in said
 
 
 def test_figures_that_outlived_their_records_count_as_well(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trend(nights, "--model", "yolo", "--json") == 0
+    assert trend(nights, "--model", "yolo", "--where", "board=euler", "--json") == 0
     before = json.loads(capsys.readouterr().out)
     assert run(["gc", "--workspace", str(nights), "--keep-last", "2"]) == 0
     capsys.readouterr()
-    assert trend(nights, "--model", "yolo", "--json") == 0
+    assert trend(nights, "--model", "yolo", "--where", "board=euler", "--json") == 0
     assert json.loads(capsys.readouterr().out) == before
 
 
