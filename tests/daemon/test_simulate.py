@@ -265,6 +265,8 @@ def test_every_argument_reaches_its_option() -> None:
         ("--contend", "resnet50@2"),
         ("--slow-stage", "lunch=2"),
         ("--slow-stage", "infer=0.5"),
+        ("--time-lapse", "0.5"),
+        ("--time-lapse", "1001"),
     ],
 )
 def test_a_value_out_of_range_is_told_with_what_is_allowed(arguments: tuple[str, str]) -> None:
@@ -296,6 +298,15 @@ async def test_it_runs_for_the_time_at_the_rate_and_unloads(tmp_path: Path) -> N
     assert begins == pytest.approx([began_us + 50_000 * number for number in range(40)], abs=2)
     assert clock.now == pytest.approx(52.0)
     assert int(done(files[f"{API_LOG}.done"])["end_time"]) >= began_us + 2_000_000
+
+
+async def test_a_time_lapse_makes_hours_of_minutes(tmp_path: Path) -> None:
+    clock = TurnedClock()
+    began_us = clock.wall_us()
+    await simulate(SimulationOptions(rate=20.0, for_s=2.0, root=tmp_path, time_lapse=100), clock)
+    begins = [call[1] for call in executes(contents(only_job(tmp_path)))]
+    assert begins == pytest.approx([began_us + 50_000 * number for number in range(40)], abs=200)
+    assert clock.now == pytest.approx(50.02)
 
 
 async def cancelled(options: SimulationOptions, clock: DaemonClock) -> None:

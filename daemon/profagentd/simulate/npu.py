@@ -445,6 +445,7 @@ def _marker(options: SimulationOptions, network: CompiledModel) -> str:
     facts = "".join(f" --fact {fact}" for fact in options.facts)
     facts += f" --contend {options.contend}" if options.contend else ""
     facts += "".join(f" --slow-stage {each}" for each in options.slow)
+    facts += f" --time-lapse {options.time_lapse:g}" if options.time_lapse != 1 else ""
     return (
         f"made by profagentd --simulate --model {network.name}{layers} --rate {options.rate:g}"
         f" --interval {options.interval}{busy} --pictures {options.pictures} --seed {options.seed}{facts}\n"

@@ -42,7 +42,8 @@ class SimulationOptions:
     tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board differs
     from the likely behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc. `contend` is a second
     model, MODEL or MODEL@SHARE, that has the NPU when a share of the inferences begin; `slow` are stages of the program
-    that take longer, NAME=FACTOR or NAME=FACTOR@SHARE.
+    that take longer, NAME=FACTOR or NAME=FACTOR@SHARE. In `time_lapse` simulated seconds one second passes: `rate` and
+    `for_s` are in simulated seconds.
     """
 
     model: str = "yolov5s"
@@ -59,6 +60,7 @@ class SimulationOptions:
     board: SimulatedBoard | None = None
     contend: str | None = None
     slow: tuple[str, ...] = ()
+    time_lapse: float = 1.0
 
     def __post_init__(self) -> None:
         for name, (lowest, highest) in _LIMITS.items():
@@ -70,6 +72,8 @@ class SimulationOptions:
         _check_contender(self.contend)
         if not 0 < self.rate <= MAX_RATE:
             raise _refused("--rate", self.rate, f"above 0 and at most {MAX_RATE:g} inferences a second")
+        if not 1 <= self.time_lapse <= MAX_RATE / self.rate:
+            raise _refused("--time-lapse", self.time_lapse, f"from 1 to {MAX_RATE:g} divided by --rate")
         if self.for_s is not None and not 0 < self.for_s < math.inf:
             raise _refused("--for", self.for_s, "above 0 seconds; leave it out to run until stopped")
 
@@ -97,6 +101,8 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     add, usual = group.add_argument, SimulationOptions()
     add("--model", metavar="NAME|FILE", default=usual.model, help="network (default: %(default)s)")
     add("--layers", metavar="N", type=int, help="cut or repeat the network to N NPU layers")
+    lapse = "let FACTOR simulated seconds pass in a second: the times of records, calls and marks, --rate, --for (1)"
+    add("--time-lapse", metavar="FACTOR", type=float, default=usual.time_lapse, help=lapse)
     add("--rate", metavar="INF_PER_S", type=float, default=usual.rate, help="inferences a second (%(default)s)")
     add("--interval", metavar="N", type=int, default=usual.interval, help="record each Nth inference; 0: the first")
     busy = "each tenth sample is being written while N inferences run, which postpones the next (%(default)s)"
@@ -114,7 +120,7 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def options_from(args: argparse.Namespace) -> SimulationOptions:
     """Return the options of a parsed command line; the caller sets the root. Raises DaemonError out of range."""
-    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend")
+    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend", "time_lapse")
     chosen = {name: getattr(args, name) for name in names}
     return SimulationOptions(**chosen, facts=tuple(args.facts), slow=tuple(args.slow))
 
@@ -144,10 +150,30 @@ async def simulate(options: SimulationOptions, clock: DaemonClock) -> str:
         ) from error
 
 
+class LapseClock:
+    """Clock that runs `factor` times as fast as another one, from now on."""
+
+    def __init__(self, clock: DaemonClock, factor: float) -> None:
+        self._clock, self._factor = clock, factor
+        self._wall_us, self._monotonic = clock.wall_us(), clock.monotonic()  # of the beginning
+
+    def wall_us(self) -> int:
+        """Return microseconds since the Unix epoch."""
+        return self._wall_us + round((self._clock.wall_us() - self._wall_us) * self._factor)
+
+    def monotonic(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return self._monotonic + (self._clock.monotonic() - self._monotonic) * self._factor
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait until this clock is `delay_s` seconds further."""
+        await self._clock.sleep(delay_s / self._factor)
+
+
 class _Simulation:
     def __init__(self, options: SimulationOptions, clock: DaemonClock, thread: ThreadPoolExecutor) -> None:
         self._options = options
-        self._clock = clock
+        self._clock = LapseClock(clock, options.time_lapse)
         self._thread = thread
 
     async def run(self) -> str:
@@ -173,10 +199,7 @@ class _Simulation:
         first = free_at = self._clock.monotonic()
         until = first + (math.inf if self._options.for_s is None else self._options.for_s)
         for number in itertools.count():
-            due, duration_s = (
-                first + number / rate,
-                npu.next_call_us / US_PER_S,
-            )  # without drift
+            due, duration_s = first + number / rate, npu.next_call_us / US_PER_S  # without drift
             begin = max(due, free_at)
             if begin >= until:
                 break
@@ -189,7 +212,7 @@ class _Simulation:
                     _LOGGER.warning("the simulated board cannot keep up with %g inferences a second", rate)
             # The files have the times of the schedule, not those of this process's late wake-ups.
             await self._blocking(npu.infer, self._clock.wall_us() - round((now - begin) * US_PER_S))
-            free_at = max(begin + duration_s, now - MAX_LAG_S)
+            free_at = max(begin + duration_s, now - MAX_LAG_S * self._options.time_lapse)
         await self._sleep_until(until)
         return late
 
