@@ -468,6 +468,10 @@ MOST_INTERNED_NAMES = 4096
 """names that a trace refers to by number: further names are written out."""
 LATEST_US = 2.0**53
 """µs since 1970 or since the start that a trace shows: the time is left out, as a float holds no larger one exactly."""
+MOST_HISTORY_NIGHTS = 30
+"""sessions of a board in the history that a night and a report show: older ones are left out; `trend` has them."""
+MOST_HISTORY_INFERENCES = 50_000
+"""inferences of the sessions that a report reads for their history: older sessions are left out."""
 MOST_PREDECESSORS = 60
 """nights before that a page names: older ones are left out."""
 LONGEST_WAIT_S = 900.0

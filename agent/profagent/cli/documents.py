@@ -59,7 +59,7 @@ DOCUMENTS: Mapping[str, Document] = {
         1, events.WatchEvent, "watch", "Event of a board or a session, one a line; `event` tells its kind."
     ),
     "collect": Document(1, captures.CollectDocument, "collect", "Run of a program on a board, and the session of it."),
-    "nightly": Document(1, captures.NightDocument, "nightly run", "Results of a night, board by board."),
+    "nightly": Document(2, captures.NightDocument, "nightly run", "Results of a night, board by board."),
     "import": Document(1, captures.ImportDocument, "import", "Sources that were imported, and files that were not."),
     "import-job": Document(
         1, captures.ImportedJobDocument, "import", "Import of a JOB directory into its own database."

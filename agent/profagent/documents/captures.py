@@ -462,6 +462,7 @@ class NightBoardDocument(TypedDict):
     problems: list[str]
     compared: list[NightComparedDocument]
     coverage: CoverageDocument | None
+    trends: list[TrendDocument]
     simulated: bool
     verdict: Literal["good", "undecided", "incomplete", "away", "failed", "slower"]
     seconds: float

@@ -20,6 +20,7 @@ from profagent.tables.table import counted, markdown, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from profagent.stats.trend import BoardTrend
 
 # The default of `schedule`, in the form of systemd's OnCalendar.
 SCHEDULE = "*-*-* 02:00"
@@ -289,6 +290,8 @@ class BoardOutcome:
     is_simulated: bool = False
     coverage: Mapping[str, Any] | None = None
     """Coverage of the capture, in the form of `coverage_of`; None if there is none."""
+    trends: list[BoardTrend] = field(default_factory=list)
+    """Trends of the session's models over the board's nights; empty if these are too few."""
 
     @property
     def shown_board(self) -> str:
@@ -322,6 +325,8 @@ class BoardOutcome:
         for compared in self.compared:
             if not compared.is_missing:  # its problem is in `problems` already
                 yield from compared.lines()
+        for trend in self.trends:
+            yield from trend.finding_lines()
 
     @property
     def headline(self) -> str:
@@ -337,7 +342,8 @@ class BoardOutcome:
     def document(self) -> dict[str, Any]:
         """Return the result as JSON fields."""
         found = asdict(self)
-        facts = {name: found[name] for name in ("board", "session", "attempts", "problems", "compared", "coverage")}
+        names = ("board", "session", "attempts", "problems", "compared", "coverage", "trends")
+        facts = {name: found[name] for name in names}
         simulated = {"simulated": self.is_simulated}
         return {**facts, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 

@@ -96,7 +96,9 @@ def _body(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[
         yield from (f"<li>{_text(line)}</li>" for line in outcome.lines())
         if (folder / report_name(night.run, outcome)).exists():
             yield f'<li><a href="{escape(report_name(night.run, outcome))}">report of its session</a></li>'
-        yield "</ul>\n</div>"
+        yield "</ul>"
+        yield from (f"<h4>{_text(trend.title())}</h4>\n{trend.chart()}" for trend in outcome.trends)
+        yield "</div>"
     yield "</div>\n</section>"
     if earlier:
         yield '<section>\n<h2>Nights before</h2>\n<div class="card scroll">\n<table>'

@@ -10,7 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from profagent.cli.options import duration_s
+from profagent.diff.comparing import Change
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.errors import Failure, IncompleteError, ProfagentError, UnknownHostError, UnreachableError
 from profagent.limits import EXPORT_S, LONGEST_OUTPUT_LINE_BYTES, LONGEST_WAIT_S, NIGHT_ENDING_S
@@ -18,21 +21,26 @@ from profagent.link.backoff import Backoff
 from profagent.nightly.night import BoardOutcome, Compared, NightVerdict, Slower
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
+from profagent.stats.figures import figures_of
+from profagent.stats.trend import history, newest_run, summed
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.workspace import baseline_session
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.diff.comparing import Scope
     from profagent.nightly.night import Nightly, NightlyBoard
     from profagent.nightly.page import PastBoard
+    from profagent.stats.trend import BoardTrend
     from profagent.store.workspace import Workspace
 
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
 LAST_GOOD = "the last good night"
+BEFORE = "the level of earlier nights"
 
 
 class Pushing(NamedTuple):
@@ -240,6 +248,7 @@ class NightRun:
             await self._exported(outcome.session, outcome, stop)
             outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
             outcome.problems += [each.problem for each in outcome.compared if each.is_missing]
+            await self.with_history(board, outcome)
             await self._reported(outcome.session, outcome, stop)
 
     async def _capture(self, board: NightlyBoard, stop: asyncio.Event) -> BoardOutcome:
@@ -278,6 +287,16 @@ class NightRun:
         elif ended.is_late:
             found.problems.insert(0, f"its time, {self.settings.time_limit}, was over")
         return found
+
+    async def with_history(self, board: NightlyBoard, outcome: BoardOutcome) -> None:
+        """Add the trends over the nights of a board to its result, and what became slower by these."""
+        assert outcome.session is not None
+        try:
+            outcome.trends = await trends_of(self.settings, board, self.workspace, outcome.session)
+        except ProfagentError as error:
+            outcome.problems.append(f"the nights before could not be read: {error}")
+        slower = slower_than_before(outcome.trends, self.settings)
+        outcome.compared += [Compared(BEFORE, None, slower)] if slower else []
 
     async def _exported(self, session: int, outcome: BoardOutcome, stop: asyncio.Event) -> None:
         for kind in () if stop.is_set() else self.settings.exports:
@@ -318,6 +337,42 @@ async def compared(
     if good is not None and good not in [each.session for each in found]:
         found.append(await _compared(settings, LAST_GOOD, good, workspace, session))
     return found
+
+
+async def trends_of(settings: Nightly, board: NightlyBoard, workspace: Workspace, session: int) -> list[BoardTrend]:
+    """Return the trends of a session's models over its board's nights, from the session of the baseline on.
+
+    Raises StoreError.
+    """
+    name = board.baseline or settings.baseline
+    base = 0
+    if name:
+        with suppress(ProfagentError):
+            base = await baseline_session(workspace, name)
+
+    def is_chosen(row: Mapping[str, Any]) -> bool:
+        return "nightly" in row["labels_by_key"] and row["session"] >= base
+
+    return await history(workspace.readable_database(), session, chosen=is_chosen, allowed=settings.allow)
+
+
+def slower_than_before(trends: Sequence[BoardTrend], settings: Nightly) -> tuple[Slower, ...]:
+    """Return the latencies and layers whose newest changes of level, taken together, meet a condition on the median."""
+    conditions = [parse_condition(text) for text in settings.fail_if]
+    found: list[Slower] = []
+    for trend in trends:
+        for kind, name in dict.fromkeys((each.kind, each.name) for each in trend.changes if each.kind != "metric"):
+            run = newest_run([each for each in trend.changes if (each.kind, each.name) == (kind, name)])
+            whole, named = summed(run), trend.model if kind == "latency" else name
+            scope: Scope = "layer" if kind == "layer" else "layers" if name == "layers" else "latency"
+            base, new = (figures_of(np.array([level])) for level in (whole.before, whole.after))
+            change = Change(scope, named, base, new, p=0.0, is_significant=True)
+            found += [
+                Slower(each.text, f"{scope} {named} since session {whole.session}", whole.percent)
+                for each in conditions
+                if each.figure == "median" and each.failing([change])
+            ]
+    return (*found,)
 
 
 def session_to_compare(board: str, earlier: Sequence[PastBoard]) -> int | None:

@@ -19,7 +19,14 @@ from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ledger import REASONS, SEQUENCE_GAP
-from profagent.limits import MOST_EVIDENCE, MOST_LEDGER_ROWS, MOST_POINTS, READERS, SPREAD_LAYERS
+from profagent.limits import (
+    MOST_EVIDENCE,
+    MOST_HISTORY_INFERENCES,
+    MOST_LEDGER_ROWS,
+    MOST_POINTS,
+    READERS,
+    SPREAD_LAYERS,
+)
 from profagent.report.html_page import page
 from profagent.report.texts import Texts, translated
 from profagent.report.timeline import Timeline, series_of
@@ -27,6 +34,7 @@ from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
 from profagent.stats.session_figures import SessionFigures, joined_us
 from profagent.stats.stats import BYS, answered, gathered, stats_of_cleared
+from profagent.stats.trend import history
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
@@ -109,12 +117,18 @@ async def gather(
             )
         else:
             read = await _read(readers, session, scopes, rules, language)
+    # A JOB alone has no nights before it.
+    trends = [] if operand.job else await history(database, session.session, most_inferences=MOST_HISTORY_INFERENCES)
     shown = {
         "profagent": __version__,
         "session": about,
         "simulated": session.simulated,
         "language": language,
         **_shown(read, language, compared),
+        "history": [
+            {"title": each.title(), "chart": each.chart(), "lines": [*each.finding_lines()] or [*each.verdict_lines()]}
+            for each in trends
+        ],
     }
     return translated(shown, Texts.of_language(language))
 

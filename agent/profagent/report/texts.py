@@ -129,6 +129,9 @@ def translated(shown: dict[str, Any], texts: Texts) -> dict[str, Any]:
         },
         "comparison": compared and _compared(compared, texts),
         "caveats": lines(shown["caveats"]),
+        "history": [
+            {**each, "title": texts.line(each["title"]), "lines": lines(each["lines"])} for each in shown["history"]
+        ],
     }
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from profagent.cli.running import tell
 from profagent.errors import UsageError
 from profagent.formats.records import SINGLE_OPERATORS
-from profagent.limits import SHOWN_LEVEL_CHANGES
+from profagent.limits import MOST_HISTORY_NIGHTS, SHOWN_LEVEL_CHANGES
+from profagent.stats.level_chart import chart_title, level_chart
 from profagent.stats.levels import LEAST_NIGHTS, level_changes
 from profagent.stats.nights import TEMPERATURE, night_of, sessions_of
 from profagent.store.database import fetched, reading
@@ -20,9 +22,10 @@ from profagent.tables.comparability import Subject, model_differences, run_diffe
 from profagent.tables.table import counted, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from profagent.stats.levels import LevelChange
     from profagent.stats.nights import NightModel, NightSession
     from profagent.store.sessions import Condition
 
@@ -135,18 +138,48 @@ class BoardTrend:
         """Changes of the series that `nights` has."""
         return self.changes if self.layer is not None else [each for each in self.changes if each.kind == "latency"]
 
+    @property
+    def alike(self) -> list[TrendPoint]:
+        """Nights that are compared."""
+        return [night for night in self.nights if not night.apart]
+
+    @property
+    def can_tell(self) -> bool:
+        """True if there are enough nights for a change of level."""
+        return len(self.alike) >= 2 * LEAST_NIGHTS
+
     def verdict_lines(self) -> Iterator[str]:
         """Yield the changes of the series as lines, or that there is none; a drift has a line of its own."""
-        alike = [night for night in self.nights if not night.apart]
         for change in self.own_changes:
             yield change.line()
         if drift := drift_line(self.own_changes):
             yield drift
-        if len(alike) < 2 * LEAST_NIGHTS:
-            to_compare = counted(len(alike), "session")
+        if not self.can_tell:
+            to_compare = counted(len(self.alike), "session")
             yield f"cannot tell: {to_compare}, and a level takes {LEAST_NIGHTS}, a change of level {2 * LEAST_NIGHTS}"
         elif not self.own_changes:
-            yield f"the level did not change in {counted(len(alike), 'session')}"
+            yield f"the level did not change in {counted(len(self.alike), 'session')}"
+
+    @property
+    def _values(self) -> list[float | None]:
+        return [None if night.apart else night.median for night in self.nights]
+
+    def title(self) -> str:
+        """Return the title of the chart."""
+        newest = self.nights[-1]
+        return chart_title(f"{self.model}, {self.layer or newest.time}", newest.unit, self._values)
+
+    def chart(self) -> str:
+        """Return an SVG chart of the nights with their levels."""
+        numbers = [night.session for night in self.nights]
+        changes = [(numbers.index(change.session), change) for change in self.own_changes]
+        return level_chart(self.title(), self._values, changes)
+
+    def finding_lines(self) -> Iterator[str]:
+        """Yield the changes of the latency, its drift, and the changes of layers and metrics, each with its name."""
+        named = [f"{change.name} of {self.model} {change.line()}" for change in self.own_changes]
+        drift = drift_line(self.own_changes)
+        yield from (*named, *([f"{self.model}: {drift}"] if drift else []), *self.other_lines())
 
     def other_lines(self) -> Iterator[str]:
         """Yield the changes of layers and metrics as lines, the largest of each first."""
@@ -154,17 +187,29 @@ class BoardTrend:
             found = [each for each in self.changes if each.kind == kind]
             yield from (f"{kind} {each.name} {each.line()}" for each in found[:SHOWN_LEVEL_CHANGES])
             if (more := len(found) - SHOWN_LEVEL_CHANGES) > 0:
-                yield f"and {counted(more, 'change')} of other {kind}s: --json has all"
+                yield f"and {counted(more, 'change')} of other {kind}s: `trend --json` has all"
+
+
+def newest_run(changes: Sequence[TrendChange]) -> list[TrendChange]:
+    """Return the newest changes of a series that go in one direction, oldest first."""
+    found: list[TrendChange] = []
+    for change in reversed(changes):
+        if found and (change.after > change.before) is not (found[0].after > found[0].before):
+            break
+        found.insert(0, change)
+    return found
+
+
+def summed(changes: Sequence[TrendChange]) -> TrendChange:
+    """Return successive changes of a series as one, which begins with the first of them."""
+    first, last = changes[0], changes[-1]
+    return replace(first, after=last.after, uncertainty=math.hypot(first.uncertainty, last.uncertainty))
 
 
 def drift_line(changes: Sequence[TrendChange]) -> str:
-    """Return a line on a drift: levels that follow each other in one direction; empty if there is none."""
-    signs = {change.after > change.before for change in changes}
-    if len(changes) < LEAST_NIGHTS - 1 or len(signs) != 1:
-        return ""
-    first, last = changes[0], changes[-1]
-    whole = replace(first, after=last.after, uncertainty=(first.uncertainty**2 + last.uncertainty**2) ** 0.5)
-    return f"a drift: {len(changes)} changes in one direction, in all {whole.size}"
+    """Return a line on a drift: the newest changes go in one direction; empty for fewer than two."""
+    run = newest_run(changes)
+    return f"a drift: {len(run)} changes in one direction, in all {summed(run).size}" if len(run) > 1 else ""
 
 
 class _Series(NamedTuple):
@@ -199,6 +244,33 @@ async def trend(
     if model == SINGLE_OPERATORS and layer is None:
         found = {board: await _of_one_program(database, nights) for board, nights in found.items()}
     return [board_trend(nights, model, layer, allowed) for nights in found.values()]
+
+
+async def history(
+    database: Path,
+    session: int,
+    *,
+    chosen: Callable[[Mapping[str, Any]], bool] = lambda _row: True,
+    most_inferences: float = math.inf,
+    allowed: Collection[str] = (),
+) -> list[BoardTrend]:
+    """Return the trends of a session's models over the chosen sessions of its board up to it, at most the newest 30.
+
+    Sessions are read from the newest on while they have at most `most_inferences` together. Trends with too few
+    sessions for a change of level are left out. Raises StoreError.
+    """
+    rows = await sessions_of(database, (), None)
+    (last,) = [row for row in rows if row["session"] == session]
+    own = [row for row in rows if row["board"] == last["board"] and (row is last or chosen(row))]
+    nights: list[NightSession] = []
+    for row in reversed(own[: own.index(last) + 1][-MOST_HISTORY_NIGHTS:]):
+        most_inferences -= row["inferences"]
+        if nights and most_inferences < 0:
+            break
+        nights.insert(0, await night_of(database, row))
+    found = {model: having(nights, model) for model in nights[-1].models}
+    trends = [board_trend(each, model, None, allowed) for model, each in found.items() if each]
+    return [each for each in trends if each.can_tell]
 
 
 def having(nights: Sequence[NightSession], model: str, layer: str | None = None) -> list[NightSession]:
@@ -283,11 +355,7 @@ def _changes(nights: Sequence[NightSession], found: BoardTrend, allowed: Collect
     if found.layer is not None:
         return changes
     others = [*_layers(nights, found.model, allowed)], [*_metrics(nights)]
-    return changes + [
-        change
-        for series in others
-        for change in sorted(_of_series(series, nights, found.model), key=lambda each: -abs(each.after - each.before))
-    ]
+    return changes + [change for series in others for change in _of_series(series, nights, found.model)]
 
 
 def _layers(nights: Sequence[NightSession], model: str, allowed: Collection[str]) -> Iterator[_Series]:
@@ -307,21 +375,30 @@ def _metrics(nights: Sequence[NightSession]) -> Iterator[_Series]:
 
 
 def _of_series(series: Sequence[_Series], nights: Sequence[NightSession], model: str) -> list[TrendChange]:
-    changes = []
+    """Return the changes of series that are searched together, those of one by time; the largest change is first."""
     facts = [(night.row["session"], _facts(night, night.models[model])) for night in nights]
+    found = []
     for each in series:
         known = [place for place, value in enumerate(each.values) if not np.isnan(value)]
-        found = level_changes([each.values[place] for place in known], floor=FLOOR, series=len(series))
-        starts = [0, *(change.index for change in found), len(known)]
-        for change, (first, _), (start, end) in zip(found, pairwise(starts), [*pairwise(starts)][1:], strict=False):
-            night = nights[known[start]]
-            causes = causes_of([facts[place] for place in known], first, start, end)
-            levels = (change.before, change.after, change.uncertainty)
-            row = night.row
-            changes.append(
-                TrendChange(each.kind, each.name, each.unit, row["session"], row["started_us"], *levels, (*causes,))
-            )
-    return changes
+        changes = level_changes([each.values[place] for place in known], floor=FLOOR, series=len(series))
+        starts = [0, *(change.index for change in changes), len(known)]
+        levels = zip(changes, starts, starts[1:], starts[2:], strict=False)
+        of_nights = [nights[place].row for place in known]
+        of_facts = [facts[place] for place in known]
+        found.append(
+            [
+                _change(each, change, of_nights[start], causes_of(of_facts, first, start, end))
+                for change, first, start, end in levels
+            ]
+        )
+    found.sort(key=lambda changes: -max((abs(each.after - each.before) for each in changes), default=0.0))
+    return [change for changes in found for change in changes]
+
+
+def _change(series: _Series, change: LevelChange, row: Mapping[str, Any], causes: Sequence[TrendCause]) -> TrendChange:
+    levels = (change.before, change.after, change.uncertainty)
+    began = (row["session"], row["started_us"])
+    return TrendChange(series.kind, series.name, series.unit, *began, *levels, (*causes,))
 
 
 def _values(nights: Sequence[tuple[int, Mapping[str, str]]], name: str) -> list[str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from profagent.errors import Failure, UnknownHostError, UsageError
@@ -22,7 +25,7 @@ from profagent.nightly.night import (
     NightVerdict,
     junit_cases,
 )
-from profagent.nightly.page import PastBoard
+from profagent.nightly.page import PastBoard, write_beside
 from profagent.nightly.run import (
     Ended,
     NightRun,
@@ -32,6 +35,7 @@ from profagent.nightly.run import (
     outcome_of,
     run_command,
     session_to_compare,
+    trends_of,
 )
 from profagent.store.workspace import Workspace
 from tests.unit.store.database import START_US, DatabaseBuilder
@@ -44,6 +48,7 @@ def _failure(error: str, code: int = 1) -> Failure:
     return Failure(error, "failed", "mend it", code)
 
 
+DAY_US = 86_400_000_000
 BOARD = NightlyBoard("lab1", record=NightlyRecord(until_finished=True))
 
 
@@ -127,6 +132,65 @@ signal.signal(signal.SIGINT, lambda *_: sys.exit(print(json.dumps({"has_terminal
 print("up", file=sys.stderr, flush=True)
 signal.pause()
 """
+
+
+DRIFTS_FROM = 10
+NIGHTS = 24
+
+
+@pytest.fixture
+def drifting(tmp_path: Path) -> Workspace:
+    """Nights of a layer of 1000 us with noise, 0.5 % slower in each night of the last two weeks; one other session."""
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    random = np.random.default_rng(1)
+    for night in range(NIGHTS + 1):
+        session = builder.session(started_us=START_US + night * DAY_US)
+        if night < NIGHTS:
+            builder.insert("session_label", session=session, key="nightly", value=f"night {night}")
+        model = builder.model(builder.job(session, name=f"JOB{night}"), "net", layers=("conv",))
+        us = 1000 * 1.005 ** max(0, night - DRIFTS_FROM) * random.normal(1, 0.002)
+        for pic in range(6):
+            start_us = START_US + night * DAY_US + pic * 10_000
+            inference = builder.inference(session, model, pic, start_us=start_us, end_us=start_us + round(us) + 100)
+            part = builder.new_part(session, model, "aicore")
+            builder.aicore(inference, part, [round(7 * us)], start_us=start_us)
+    builder.close()
+    return Workspace(tmp_path)
+
+
+async def test_a_drift_is_told_which_no_two_nights_show(drifting: Workspace, tmp_path: Path) -> None:
+    settings = Nightly([BOARD], fail_if=["latency.median>+3%", "layer.median>+3%", "latency.p95>+3%"])
+    (last,) = await compared(settings, BOARD, drifting, NIGHTS, [PastBoard(BOARD.name, "good", NIGHTS - 1)])
+    assert not last.slower
+    outcome = BoardOutcome(BOARD.name, NIGHTS, compared=[last])
+    await NightRun(settings, tmp_path, drifting, "night", [], print).with_history(BOARD, outcome)
+    assert outcome.verdict is NightVerdict.SLOWER
+    (before,) = outcome.compared[1:]
+    assert [slower.condition for slower in before.slower] == ["latency.median>+3%", "layer.median>+3%"]
+    since = outcome.trends[0].changes[0].session
+    assert since == pytest.approx(DRIFTS_FROM + 5, abs=3)
+    assert before.slower[0].what == f"latency net since session {since}"
+    assert before.slower[0].percent == pytest.approx(4.5, abs=1.5)
+    assert f"latency net since session {since} +" in outcome.headline
+    lines = [*outcome.lines()]
+    assert any(line.startswith("net: a drift: ") for line in lines)
+    assert any(line.startswith(f"latency from records of net from session {since} (") for line in lines)
+    assert any(line.startswith("layer conv from session ") for line in lines)
+    page = write_beside(tmp_path, Night("night", [outcome]), ["page"])
+    assert page is not None
+    text = page.read_text("utf-8")
+    assert text.count("<circle") == NIGHTS
+    assert text.count("<line") == 1 + len(outcome.trends[0].own_changes)
+
+
+async def test_the_history_begins_at_the_baseline(drifting: Workspace) -> None:
+    settings = Nightly([BOARD], baseline="release", fail_if=["latency.median>+3%"])
+    connection = sqlite3.connect(drifting.database)
+    with closing(connection), connection:
+        connection.execute("INSERT INTO session_label VALUES (20, 'baseline', 'release')")
+    assert await trends_of(settings, BOARD, drifting, NIGHTS) == []
+    (trend,) = await trends_of(Nightly([BOARD]), BOARD, drifting, NIGHTS + 1)
+    assert [night.session for night in trend.nights] == [*range(1, NIGHTS + 2)]
 
 
 async def ran(program: str, stop: asyncio.Event, tell: Callable[[str], None], patch: pytest.MonkeyPatch) -> Ended:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profagent.diff.diff import Operand
 from profagent.limits import MOST_LEDGER_ROWS
 from profagent.report.html_page import page
+from profagent.report.report import gather
 from profagent.report.timeline import thinned
 from profagent_app.marks import Kind
 from tests.fakes.spooled import MARKS, mark, spooled
@@ -311,3 +313,32 @@ def test_a_chinese_page_says_so_and_has_the_same_figures(runs: Path) -> None:
     assert '<html lang="en">' in (runs / "en.html").read_text("utf-8")
     assert (shown["zh"]["stats"], shown["en"]["texts"]) == (shown["en"]["stats"], {})
     assert re.search(r"与 会话 2 相比：yolo 时延 -9\.1 %.*，变快", shown["zh"]["verdict"])
+
+
+async def test_the_nights_up_to_a_session_are_shown_with_their_levels(tmp_path: Path) -> None:
+    builder = DatabaseBuilder(tmp_path / "profagent.db")
+    for night in range(8):
+        session = builder.session(started_us=START_US + night * 86_400_000_000)
+        builder.insert("session_label", session=session, key="build", value="b" if night >= 4 else "a")
+        model = builder.model(builder.job(session, name=f"JOB{night}"), layers=("conv<0>", "pool0"))
+        for pic in range(3):
+            inference = builder.inference(session, model, pic, start_us=START_US + 10_000 * pic)
+            ticks = [9100 if night >= 4 else 7000, 1400]
+            builder.aicore(inference, builder.new_part(session, model, "aicore"), ticks)
+    builder.close()
+    shown = {
+        (session, language): await gather(Operand("s", tmp_path / "profagent.db", session), [], language)
+        for session, language in ((8, "en"), (8, "zh"), (5, "en"))
+    }
+    (history,) = shown[8, "en"]["history"]
+    assert history["title"] == "yolo, latency from records: 8 nights, from 1,000.0 to 1,000.0 us"
+    assert (history["chart"].count("<circle"), history["chart"].count("<line")) == (8, 0)
+    (line,) = history["lines"]
+    assert line == (
+        "layer conv<0> from session 5 (2023-11-18 22:13) on: 1000.000 -> 1300.000 us, +30.0 ± 0.0 %;"
+        " changed with it: label build: a -> b"
+    )
+    (chinese,) = shown[8, "zh"]["history"]
+    assert chinese["title"] == "yolo, latency from records：8 夜，1,000.0 至 1,000.0 us"
+    assert chinese["lines"][0].startswith("层 conv<0> 从会话 5（2023-11-18 22:13）起：")
+    assert shown[5, "en"]["history"] == [], "five nights tell no change"

@@ -299,6 +299,14 @@ function showComparison() {
       table([...titles, ...changes, { ...us("p"), decimals: 4 }], rows)));
 }
 
+// Charts come as SVG whose names are escaped.
+function showHistory() {
+  byId("history").hidden = !data.history.length;
+  byId("nights").append(...data.history.flatMap(({ title, chart, lines }) => [element("h3", { text: title }),
+    new DOMParser().parseFromString(chart, "image/svg+xml").documentElement,
+    element("ul", { class: "caveats" }, ...lines.map((text) => element("li", { text })))]));
+}
+
 function showCaveats() {
   const { ledger, ledger_rows: all } = data.session;
   const counts = { shown: countText(ledger.length), all: countText(all), counted: COUNTED };
@@ -398,6 +406,7 @@ function prepareTable() {
 
 showComparison();
 showFrames();
+showHistory();
 showHead();
 showTiles();
 showAdvice();
