@@ -57,10 +57,10 @@ KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Repor
 FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown --allow -o"
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
-    "watch": ("../howto/watch-the-screen.md", "--speed --plain --against"),
+    "watch": ("../howto/watch-the-screen.md", "--speed --plain --against --slo"),
     "record": (
         "../howto/record.md",
-        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen",
+        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen --slo",
     ),
     "collect": ("../howto/run-a-program.md", "-m --acl-json --output --release --env --remote-dir"),
     "deploy": (
@@ -69,11 +69,11 @@ EXPLAINED = {
     ),
     "import": ("../howto/record.md", ""),
     "bundle": ("../howto/board-without-python.md", "-o --from --libraries"),
-    "diff": ("../howto/compare-runs.md", "--fail-if --floor --markdown"),
+    "diff": ("../howto/compare-runs.md", "--fail-if --floor --markdown --slo"),
     "ab": ("../howto/ab.md", "-m --against --against-args --rounds --floor"),
     **dict.fromkeys(("nightly init", "nightly run"), ("../howto/every-night.md", "--timer --markdown")),
     "advise": ("../howto/advice.md", "-o"),
-    "stats": ("figures.md", "--by --sort --top --csv"),
+    "stats": ("figures.md", "--by --sort --top --csv --slo"),
     "trend": ("../howto/compare-runs.md", "--model --layer"),
     "report": ("../howto/report.md", "--against -o"),
     "doctor": ("doctor.md", "--board"),

@@ -248,6 +248,21 @@ JUDGED_TOGETHER = 2_000
 REMEMBERED_STATES = 256
 """combinations of known states: one is computed again."""
 
+# Objectives
+FEWEST_JUDGED = 10
+"""values that a verdict on an objective takes, but for a largest or smallest value: the verdict is unknown."""
+JUDGED_S = 60.0
+"""s of a board's time that `watch` and `record` judge: what is older counts no more, and an alarm ends when its
+objective was not exceeded for so long."""
+MOST_JUDGED = 5_000
+"""inferences of a model, or frames of a program, in that time: the oldest counts no more."""
+JUDGED_MODELS = 64
+"""models, and programs with frames, that are judged: the one that ran least recently is judged no more."""
+FRAME_SETTLED_S = 2.0
+"""s without a further stage of a frame while a board is captured: the frame counts as complete, and is judged."""
+SHOWN_CASES = 5
+"""models, layers or stages that exceed an objective, in its lines: the others are counted; `--json` has all."""
+
 # Watching
 LARGEST_DATABASE_IN_MEMORY_BYTES = 96 << 20
 """bytes of the database of a watched board: the older half of its inferences is forgotten, including open ones, of

@@ -15,9 +15,11 @@ from profagent.errors import UsageError
 from profagent.tables.ci_formats import CI_FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from click.shell_completion import CompletionItem
+
+    from profagent.tables.slo import Objective
 
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
@@ -312,6 +314,20 @@ def where(function: F) -> F:
         help=f"Only sessions with {FORMS}. May be repeated: a session must meet all conditions.",
         shell_complete=completed("conditions"),
     )(function)
+
+
+def slo(text: str) -> Callable[[F], F]:
+    """Add the repeatable `--slo OBJECTIVE` with a text of help; the command receives the `objectives`."""
+
+    def objectives_of(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> list[Objective]:
+        if not texts:
+            return []
+        from profagent.tables.slo import Objective  # noqa: PLC0415 - numpy, only where it is asked
+
+        return [Objective.parse(each) for each in texts]
+
+    about = f"{text} May be repeated."
+    return click.option("--slo", "objectives", multiple=True, metavar="OBJECTIVE", callback=objectives_of, help=about)
 
 
 def job_directory(*, required: bool = True) -> Callable[[F], F]:

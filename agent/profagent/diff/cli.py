@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,18 @@ from profagent.diff.report import diff_document, junit_cases, junit_xml, report_
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
+from profagent.stats.slo import judgements
 from profagent.store.workspace import LAST, Workspace, session_query
 from profagent.tables.ci_formats import ci_text, of_diff
+from profagent.tables.slo import exit_code_of, unjudged
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from profagent.diff.diff import Condition
     from profagent.formats.counter_maps import CounterMaps
     from profagent.tables.ci_formats import CiFormat
+    from profagent.tables.slo import Judgement, Objective
 
 
 _FLOOR = re.compile(r"(?P<percent>\d+(?:\.\d+)?)%(?:,(?P<us>\d+(?:\.\d+)?)us)?")
@@ -63,6 +69,7 @@ def floor_of(text: str) -> Floor:
     help="Ignore smaller changes: a change counts only if it reaches both limits.",
 )
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
+@options.slo("Judge an objective in both runs, such as 'latency.p99 < 33ms'.")
 @options.allow
 @options.as_json
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a pull request.")
@@ -79,6 +86,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     conditions: list[Condition],
     floor: Floor,
     skip: int | None,
+    objectives: list[Objective],
     allowed: frozenset[str],
     as_json: bool,
     as_markdown: bool,
@@ -91,12 +99,13 @@ async def command(  # noqa: PLR0913 - one parameter an option
     BASE and NEW are each a session, a JOB directory, an op_summary table (CSV or JSON), or a folder of such tables.
     The first line says whether the runs are comparable; --allow CODE overrides one rule.
 
-    Exit code 1: a condition of --fail-if holds; 4: a run is incomplete, the runs are not comparable, or a condition
-    cannot be decided.
+    Exit code 1: a condition of --fail-if holds, or NEW exceeds an objective of --slo; 4: a run is incomplete, the runs
+    are not comparable, or a condition or an objective cannot be decided.
 
     Example: profagent diff baseline=release-1.2 14 --fail-if 'layer.median>+5%'
     Example: profagent diff 13 14 --markdown
     Example: profagent diff 13 14 --format github-benchmark
+    Example: profagent diff 13 14 --slo 'frame.p99 < 33ms'
     """
     if sum([as_json, as_markdown, ci_format is not None]) > 1:
         raise UsageError("--json, --markdown and --format cannot be given together", hint="give only one of them")
@@ -104,7 +113,10 @@ async def command(  # noqa: PLR0913 - one parameter an option
         raise UsageError("--workspace goes with a session", hint="leave it out: BASE and NEW are none")
     chosen = Workspace.at(workspace)
     old = await operand(base, chosen, maps)
-    found = await diff(old, await operand(new, chosen, maps), conditions, floor, skip, allowed)
+    newer = await operand(new, chosen, maps)
+    found = await diff(old, newer, conditions, floor, skip, allowed)
+    judged = [await _judged(each, objectives, skip) for each in (old, newer)]
+    found = replace(found, slo=list(zip(*judged, strict=True)))
     if junit is not None:
         text = "\n".join(report_lines(found, as_markdown=False))
         write_atomically(junit, [junit_xml("profagent diff", junit_cases(found), text)])
@@ -114,11 +126,19 @@ async def command(  # noqa: PLR0913 - one parameter an option
         click.echo(ci_text(ci_format, of_diff(diff_document(found))), nl=False)
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
-    if any(outcome.failing for outcome in found.outcomes):
+    code = exit_code_of([of_new for _, of_new in found.slo])
+    if code == ProfagentError.exit_code or any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
-    is_decided = not any(outcome.undecided for outcome in found.outcomes)
+    is_decided = not (code or any(outcome.undecided for outcome in found.outcomes))
     is_answered = is_decided and not found.comparability.is_blocked
     return 0 if found.is_complete and is_answered else IncompleteError.exit_code
+
+
+async def _judged(run: Operand, objectives: Sequence[Objective], skip: int | None) -> list[Judgement]:
+    if run.database is None:
+        why = "tables op_summary have no calls and no frames: judge a session or a JOB directory"
+        return [unjudged(each, why) for each in objectives]
+    return await judgements(run.database, objectives, session=run.session, job=run.job, skip=skip)
 
 
 def _is_in_workspace(text: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 import re
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.tables.comparability import Subject, facts_of, model_differences, run_differences, verdict
 from profagent.tables.provenance import provenance_of
+from profagent.tables.slo import OPERATORS, subject_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.tables.comparability import Comparability, Difference
+    from profagent.tables.slo import Judgement
 
 
 SCOPES = ("latency", "layers", "layer", "type", "api")
@@ -37,10 +38,9 @@ FIGURES = ("mean", "median", "mad", "p95", "p99", "max")
 _FORMER = re.compile(r"(total|model)(?P<rest>\s*[.\[].*)")
 _UNITS = ("%", "us", "ms")
 DEFAULT_FLOOR = Floor()
-_OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _CONDITION = re.compile(
-    rf"(?P<scope>{'|'.join(SCOPES)})\s*(?:\[(?P<name>[^\]]+)\])?\s*\.\s*(?P<figure>{'|'.join(FIGURES)})\s*"
-    rf"(?P<operator>{'|'.join(_OPERATORS)})\s*(?P<sign>[+-])\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNITS)})"
+    subject_pattern(SCOPES, "|".join(FIGURES))
+    + rf"(?P<sign>[+-])\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNITS)})"
 )
 
 
@@ -74,7 +74,7 @@ class Condition(NamedTuple):
         if base is None or new is None or (self.unit == "%" and not base):
             return False
         found = (new - base) / {"%": base / 100, "us": 1, "ms": 1000}[self.unit]
-        return bool(_OPERATORS[self.operator](found, self.limit))
+        return bool(OPERATORS[self.operator](found, self.limit))
 
     def _sides(self, change: Change) -> tuple[float | None, float | None]:
         return getattr(change.base, self.figure), getattr(change.new, self.figure)
@@ -93,10 +93,10 @@ def parse_condition(text: str) -> Condition:
         raise UsageError(
             f"--fail-if {text}: no such condition",
             hint=f"write SCOPE.FIGURE>+5% or layer[conv1].p95>+20us; scopes: {', '.join(SCOPES)};"
-            f" figures: {', '.join(FIGURES)}; {' '.join(_OPERATORS)}; + slower, - faster; {', '.join(_UNITS)}",
+            f" figures: {', '.join(FIGURES)}; {' '.join(OPERATORS)}; + slower, - faster; {', '.join(_UNITS)}",
         )
     limit = float(found["sign"] + found["number"])
-    return Condition(text, found["scope"], found["name"], found["figure"], found["operator"], limit, found["unit"])
+    return Condition(text, found["subject"], found["name"], found["figure"], found["operator"], limit, found["unit"])
 
 
 class Operand(NamedTuple):
@@ -147,7 +147,7 @@ class Diff:
     """The comparison of two runs.
 
     Figures that `comparability` blocks are in no list. `only` lists models that only one run has, as pairs of side and
-    name.
+    name. `slo` has the verdicts on each objective, of the base and of the new run.
     """
 
     base: ComparedRun
@@ -158,6 +158,7 @@ class Diff:
     comparability: Comparability
     remarks: list[str]
     outcomes: list[Outcome]
+    slo: Sequence[tuple[Judgement, Judgement]] = ()
 
     @property
     def is_complete(self) -> bool:

@@ -46,6 +46,7 @@ LESS = ("p", "change(us)", "BASE(us)", "NEW(us)")
 BOUNDS = (Column("BASE bound"), Column("NEW bound"))
 OTHER_KINDS = ("moved", "retyped", "renamed", "fused", "split", "inserted", "removed")
 FAILED = "FAILED"
+SIDES = ("BASE", "NEW")
 # The index of the column that says slower or faster.
 WHAT = 1
 SIMULATED = "*** simulated: figures are invented ***"
@@ -259,7 +260,8 @@ def report_lines(found: Diff, *, as_markdown: bool, width: int = 0) -> Iterator[
 
 
 def _line(line: str, width: int) -> str:
-    return toned(printable(line), "loss") if width and line.startswith(FAILED) else printable(line)
+    is_failure = line.startswith((FAILED, f"{SIDES[1]} EXCEEDED"))
+    return toned(printable(line), "loss") if width and is_failure else printable(line)
 
 
 def _tone(row: Sequence[Cell]) -> Tone | None:
@@ -270,6 +272,8 @@ def _tone(row: Sequence[Cell]) -> Tone | None:
 def _remarks(found: Diff) -> Iterator[str]:
     for outcome in found.outcomes:
         yield _outcome_line(*outcome)
+    for sides in found.slo:
+        yield from (f"{side} {line}" for side, each in zip(SIDES, sides, strict=True) for line in each.lines())
     for side, run in (("BASE", found.base), ("NEW", found.new)):
         mark = f"  {SIMULATED}" if run.is_simulated else ""
         imported = [job for job in run.provenance if "imported_from" in job]
@@ -298,6 +302,8 @@ def junit_cases(found: Diff) -> list[tuple[str, str | None]]:
         for each in found.outcomes
     ]
     sides = (("BASE", found.base), ("NEW", found.new))
+    for _, new in found.slo:
+        cases.append((new.objective.text, None if new.verdict == "holds" else "; ".join(new.lines())))
     verdict = found.comparability
     cases.append(("the runs are comparable", verdict.line() if verdict.is_blocked else None))
     lacks = "; ".join(f"{side} is incomplete: {'; '.join(run.incomplete)}" for side, run in sides if run.incomplete)
@@ -348,6 +354,8 @@ def diff_document(found: Diff) -> DiffDocument:
         "only": [{"side": side, "model": name} for side, name in found.only],
         "calls": [_change(change) for change in found.calls],
     }
+    if found.slo:
+        document["slo"] = [{"base": base.document(), "new": new.document()} for base, new in found.slo]
     return cast("DiffDocument", document)
 
 

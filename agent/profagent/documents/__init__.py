@@ -189,6 +189,43 @@ class FrameDocument(TypedDict):
     lost: int
 
 
+class JudgedDocument(TypedDict):
+    """Verdict on an objective for one model, layer, stage or program; `value` has the unit of the bound.
+
+    `exceeded` of `count` values are not within the bound, a `share` from 0 to 1. `guilty` is the part that explains
+    `guilty_share` of what these take more than usual; None if no single part does.
+    """
+
+    name: str
+    verdict: Literal["holds", "exceeded", "unknown"]
+    value: float | None
+    count: int
+    exceeded: int
+    share: float | None
+    guilty: str | None
+    guilty_share: float | None
+    why: str
+
+
+class ObjectiveDocument(TypedDict):
+    """Verdict on an objective of `--slo`, the most severe of its cases."""
+
+    objective: str
+    verdict: Literal["holds", "exceeded", "unknown"]
+    bound: float
+    unit: Literal["us", "1/s"]
+    cases: list[JudgedDocument]
+
+
+class AlarmsDocument(TypedDict):
+    """Alarms of an objective in a capture: how many began, and whether one was on at the end."""
+
+    objective: str
+    name: str
+    alarms: int
+    on: bool
+
+
 class StatsDocument(TypedDict):
     """Answer of `stats`: rows, largest first, whose keys and their units are in `units`."""
 
@@ -204,6 +241,7 @@ class StatsDocument(TypedDict):
     left_out: list[LeftOutDocument]
     jobs: list[ProvenanceDocument]
     frames: NotRequired[list[FrameDocument]]
+    slo: NotRequired[list[ObjectiveDocument]]
 
 
 class DifferenceDocument(TypedDict):
@@ -326,6 +364,13 @@ class OnlyDocument(TypedDict):
     model: str
 
 
+class ComparedObjective(TypedDict):
+    """Verdicts on an objective, of both runs."""
+
+    base: ObjectiveDocument
+    new: ObjectiveDocument
+
+
 class DiffDocument(TypedDict):
     """Answer of `diff`."""
 
@@ -341,6 +386,7 @@ class DiffDocument(TypedDict):
     models: list[ModelDiffDocument]
     only: list[OnlyDocument]
     calls: list[ChangeDocument]
+    slo: NotRequired[list[ComparedObjective]]
 
 
 class PairedDocument(TypedDict):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from profagent.documents import (
+    AlarmsDocument,
     CoverageDocument,
     KeptLossDocument,
     LedgerSums,
     NotFinal,
+    ObjectiveDocument,
     ProvenanceDocument,
     SampledDocument,
 )
@@ -136,6 +138,7 @@ class CaptureDocument(SummaryDocument):
 
     mirror: str
     exit_code: int
+    slo: NotRequired[list[AlarmsDocument]]
 
 
 class RecordDocument(CaptureDocument):
@@ -464,15 +467,16 @@ class NightBoardDocument(TypedDict):
     coverage: CoverageDocument | None
     trends: list[TrendDocument]
     simulated: bool
-    verdict: Literal["good", "undecided", "incomplete", "away", "failed", "slower"]
+    verdict: Literal["good", "undecided", "incomplete", "away", "failed", "slower", "exceeded"]
     seconds: float
+    slo: list[ObjectiveDocument]
 
 
 class NightDocument(TypedDict):
     """Results of all boards of a night; `run` is its begin by the host's clock."""
 
     run: str
-    verdict: Literal["good", "undecided", "incomplete", "away", "failed", "slower"]
+    verdict: Literal["good", "undecided", "incomplete", "away", "failed", "slower", "exceeded"]
     headlines: list[str]
     boards: list[NightBoardDocument]
     remarks: list[str]

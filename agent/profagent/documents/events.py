@@ -154,6 +154,19 @@ class BoardEvent(_Event, tag="board", kw_only=True):
     mark_count: int
 
 
+class ObjectiveEvent(_Event, tag="slo", kw_only=True):
+    """Alarm of an objective that began, or ended (`alarm` false); `value` is in `unit`, `share` from 0 to 1."""
+
+    objective: str
+    name: str
+    alarm: bool
+    value: float | None
+    unit: Literal["us", "1/s"]
+    share: float | None
+    guilty: str | None
+    text: str
+
+
 class WatchedSampling(SamplingFigures):
     """Sampling of all models; of a session, also the choice that its capture made."""
 
@@ -178,5 +191,13 @@ class SummaryEvent(_Event, tag="summary", kw_only=True):
 
 
 WatchEvent = (
-    InferenceEvent | RecordEvent | CallEvent | LedgerEvent | KeptLossEvent | JobEvent | BoardEvent | SummaryEvent
+    InferenceEvent
+    | RecordEvent
+    | CallEvent
+    | LedgerEvent
+    | KeptLossEvent
+    | JobEvent
+    | BoardEvent
+    | ObjectiveEvent
+    | SummaryEvent
 )

@@ -178,6 +178,7 @@ _COLUMNS = """
             lane       INTEGER NOT NULL"""
 
 
+MARKS_TABLE = "range"
 # `number` is the row of a run's first mark; one that is not in `range` came before the capture.
 _RUN_COLUMNS = """
             pid        INTEGER NOT NULL,
@@ -193,7 +194,7 @@ _RUN_COLUMNS = """
 class MarksDecoder(SpoolDecoder[_MarkReader]):
     """Decoder of `MARKS-…` collections."""
 
-    tables = ("range", "mark_run")
+    tables = (MARKS_TABLE, "mark_run")
 
     def reader(self, _path: str) -> _MarkReader:
         """Return a reader for the start of a segment."""

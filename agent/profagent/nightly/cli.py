@@ -40,6 +40,7 @@ from profagent.nightly.run import NightRun, Pushing, session_to_compare
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, keep_what_is_not_in
 from profagent.store.sessions import condition_of
 from profagent.store.workspace import Workspace, default_workspace, located
+from profagent.tables.slo import Objective
 from profagent.tables.table import counted, printable
 
 if TYPE_CHECKING:
@@ -178,7 +179,8 @@ def run(*, config: Path, as_json: bool, as_markdown: bool, junit: Path | None, g
 
     With --group, only boards of these groups are recorded, among those that the settings name.
 
-    Exit code: 0 good; 1 slower, or a step failed; 3 a board could not be reached; 4 data is missing.
+    Exit code: 0 good; 1 slower, an objective is exceeded, or a step failed; 3 a board could not be reached; 4 data is
+    missing.
 
     Example: profagent nightly run --config nightly.toml --junit night.xml
     Example: profagent nightly run --group rack3
@@ -271,6 +273,8 @@ def _settings(config: Path) -> tuple[Nightly, Rules]:
         duration_s(duration)
     for condition in settings.fail_if:
         parse_condition(condition)
+    for objective in settings.slo:
+        Objective.parse(objective)
     asked = settings.retention
     for where in asked.where:
         condition_of(where)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from profagent.stats.trend import BoardTrend
+    from profagent.tables.slo import Judgement
 
 # The default of `schedule`, in the form of systemd's OnCalendar.
 SCHEDULE = "*-*-* 02:00"
@@ -40,6 +41,7 @@ _EXAMPLE = """\
 #                              # file, or s3://BUCKET/PREFIX; without it $PROFAGENT_LAKE, or what the workspace sets
 # counter_map = ""            # a TOML file that `profagent calibrate` wrote; relative to this file
 fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagent diff`
+# slo = []                    # objectives, such as "frame.p99 < 33ms", that each board's night is to meet
 # allow = []                  # rules of comparability that `diff --allow` overrides, such as "interval"
 
 # [retention]                 # rules of `profagent gc`, all of which must allow it; without any, nothing goes
@@ -136,6 +138,7 @@ class Nightly(msgspec.Struct, forbid_unknown_fields=True):
     lake: str = ""
     counter_map: str = ""
     fail_if: list[str] = []
+    slo: list[str] = []
     allow: list[str] = []
     retention: NightlyRetention = msgspec.field(default_factory=NightlyRetention)
     tell: NightlyRecipients = msgspec.field(default_factory=NightlyRecipients)
@@ -214,6 +217,7 @@ class NightVerdict(IntEnum):
     AWAY = 3
     FAILED = 4
     SLOWER = 5
+    EXCEEDED = 6  # an objective of `slo` is
 
     @property
     def word(self) -> str:
@@ -221,8 +225,14 @@ class NightVerdict(IntEnum):
         return self.name.lower()
 
 
-# SLOWER and FAILED have the general exit code; the others have the codes that all commands use for such errors.
-_EXIT_CODES = {NightVerdict.INCOMPLETE: 4, NightVerdict.AWAY: 3, NightVerdict.FAILED: 1, NightVerdict.SLOWER: 1}
+# Verdicts that are no error of another command have the general exit code.
+_EXIT_CODES = {
+    NightVerdict.INCOMPLETE: 4,
+    NightVerdict.AWAY: 3,
+    NightVerdict.FAILED: 1,
+    NightVerdict.SLOWER: 1,
+    NightVerdict.EXCEEDED: 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +302,8 @@ class BoardOutcome:
     """Coverage of the capture, in the form of `coverage_of`; None if there is none."""
     trends: list[BoardTrend] = field(default_factory=list)
     """Trends of the session's models over the board's nights; empty if these are too few."""
+    slo: Sequence[Judgement] = ()
+    """Verdicts on the objectives of the settings."""
 
     @property
     def shown_board(self) -> str:
@@ -301,6 +313,9 @@ class BoardOutcome:
     @property
     def verdict(self) -> NightVerdict:
         """Most severe verdict that the result allows."""
+        judged = {each.verdict for each in self.slo}
+        if "exceeded" in judged:
+            return NightVerdict.EXCEEDED
         if any(each.slower for each in self.compared):
             return NightVerdict.SLOWER
         if self.is_away:
@@ -310,7 +325,7 @@ class BoardOutcome:
         if self.problems:
             return NightVerdict.FAILED
         is_notified = any(each.can_tell for each in self.compared)
-        is_open = any(each.problem or each.undecided for each in self.compared)
+        is_open = "unknown" in judged or any(each.problem or each.undecided for each in self.compared)
         return NightVerdict.GOOD if is_notified and not is_open else NightVerdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:
@@ -320,6 +335,7 @@ class BoardOutcome:
         if line := coverage_line(self.coverage):
             yield line
         yield from self.problems
+        yield from (line for each in self.slo for line in each.lines())
         if self.verdict is NightVerdict.UNDECIDED and not self.compared:
             yield "nothing to compare with: no good night before, and no baseline"
         for compared in self.compared:
@@ -332,6 +348,8 @@ class BoardOutcome:
     def headline(self) -> str:
         """Name of the board, with its worst finding in a few words."""
         match self.verdict:
+            case NightVerdict.EXCEEDED:
+                return f"{self.shown_board}: {'; '.join(line.removeprefix('EXCEEDED ') for line in _exceeded(self))}"
             case NightVerdict.SLOWER:
                 found = dict.fromkeys(str(each) for one in self.compared for each in one.slower)
                 return f"{self.shown_board}: {', '.join(found)}"
@@ -341,11 +359,10 @@ class BoardOutcome:
 
     def document(self) -> dict[str, Any]:
         """Return the result as JSON fields."""
-        found = asdict(self)
-        names = ("board", "session", "attempts", "problems", "compared", "coverage", "trends")
-        facts = {name: found[name] for name in names}
-        simulated = {"simulated": self.is_simulated}
-        return {**facts, **simulated, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
+        facts = {name: getattr(self, name) for name in ("board", "session", "attempts", "problems", "coverage")}
+        facts |= {"compared": [asdict(each) for each in self.compared], "trends": [asdict(each) for each in self.trends]}
+        more = {"simulated": self.is_simulated, "slo": [each.document() for each in self.slo]}
+        return {**facts, **more, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,5 +422,11 @@ def report_lines(night: Night, *, as_markdown: bool) -> Iterator[str]:
 def junit_cases(night: Night) -> list[tuple[str, str | None]]:
     """Return a test case for each board: its name, and why it failed, or None."""
     slower = [[line for each in one.compared if each.slower for line in each.lines()] for one in night.outcomes]
-    faults = zip(night.outcomes, slower, strict=True)
-    return [(outcome.shown_board, "; ".join([*outcome.problems, *lines]) or None) for outcome, lines in faults]
+    return [
+        (outcome.shown_board, "; ".join([*outcome.problems, *_exceeded(outcome), *lines]) or None)
+        for outcome, lines in zip(night.outcomes, slower, strict=True)
+    ]
+
+
+def _exceeded(outcome: BoardOutcome) -> list[str]:
+    return [line for each in outcome.slo if each.verdict == "exceeded" for line in each.lines()]

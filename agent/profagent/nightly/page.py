@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # The style class, of the report's style sheet, for the colour of each verdict.
 _TONES = {
+    NightVerdict.EXCEEDED.word: "high",
     NightVerdict.SLOWER.word: "high",
     NightVerdict.FAILED.word: "high",
     NightVerdict.AWAY.word: "medium",

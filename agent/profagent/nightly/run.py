@@ -23,9 +23,11 @@ from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.stats.figures import figures_of
 from profagent.stats.trend import history, newest_run, summed
+from profagent.stats.slo import judgements
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.workspace import baseline_session
+from profagent.tables.slo import Objective
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
@@ -246,6 +248,11 @@ class NightRun:
             async with reading(self.workspace.database) as connection:
                 outcome.is_simulated = (await find_session(connection, outcome.session)).simulated
             await self._exported(outcome.session, outcome, stop)
+            outcome.slo = await judgements(
+                self.workspace.readable_database(),
+                [Objective.parse(text) for text in self.settings.slo],
+                session=outcome.session,
+            )
             outcome.compared = await compared(self.settings, board, self.workspace, outcome.session, self.earlier)
             outcome.problems += [each.problem for each in outcome.compared if each.is_missing]
             await self.with_history(board, outcome)
@@ -378,10 +385,11 @@ def slower_than_before(trends: Sequence[BoardTrend], settings: Nightly) -> tuple
 def session_to_compare(board: str, earlier: Sequence[PastBoard]) -> int | None:
     """Return the session to compare the board's next night with, or None.
 
-    It is that of the last good night, else that of the last undecided one. `earlier` begins with the newest night.
+    It is that of the last good night, else of the last undecided one, else of the last that exceeded an objective.
+    `earlier` begins with the newest night.
     """
     own = [past for past in earlier if past.board == board and past.session is not None]
-    for verdict in (NightVerdict.GOOD.word, NightVerdict.UNDECIDED.word):
+    for verdict in (NightVerdict.GOOD.word, NightVerdict.UNDECIDED.word, NightVerdict.EXCEEDED.word):
         for past in own:
             if past.verdict == verdict:
                 return past.session

@@ -90,6 +90,10 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 @click.option(
     "--push", "pushes", is_flag=True, help="At the end, push the session into the configured lake, as `push` does."
 )
+@options.slo(
+    "Raise an alarm while an objective, such as 'frame.p99 < 33ms', is exceeded over the last minute: a line, and a"
+    " metric of --metrics-listen."
+)
 @options.counter_map
 @options.as_json
 @options.quiet
@@ -111,11 +115,12 @@ def command(
     is continued. With several boards, a board that cannot be reached does not delay the others.
 
     Exit code 3: a board was never reached. 4: the capture is incomplete: data is missing, the link was down or the
-    disk full at the end, or the expected data did not come; the summary says which. 1: the capture is complete, but
-    could not be pushed.
+    disk full at the end, or the expected data did not come; the summary says which. 1: the capture is complete, but an
+    objective of --slo was exceeded, or the capture could not be pushed.
 
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --group rack3 --for 10m
+    Example: profagent record --board 192.168.1.20 --slo 'frame.p99 < 33ms' --metrics-listen 127.0.0.1:9464
     """
     if schedule is not None and every is not None:
         raise UsageError("--schedule and --every cannot be given together", hint="give one of them")

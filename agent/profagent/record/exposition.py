@@ -6,6 +6,7 @@ The server has a thread of its own, which ends with the capture and only reads.
 from __future__ import annotations
 
 import ipaddress
+import math
 import socket
 import time
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, JobStatus
     from profagent.link.session import LinkSession
     from profagent.record.capture import Capture, Observer
+    from profagent.record.slo import LiveObjectives
     from profagent.store.events import Event
     from profagent.store.writer import Applied
 
@@ -90,6 +92,12 @@ class Exposition:
         self.gap_s = self._gauge("gap_seconds", "Median from an inference's end to the next one's begin.", "model")
         self.layers_s = self._gauge("layers_seconds", "Sum of the recorded layers of the last inference.", "model")
         self.layers_recorded = self._gauge("layers_recorded", "How many layers of the last inference came.", "model")
+        self.slo_exceeded = self._gauge(
+            "slo_exceeded", "1 while the alarm of an objective of --slo is on.", "slo", "name"
+        )
+        self.slo_value = self._gauge("slo_value", "Figure of an objective, in s or 1/s.", "slo", "name")
+        self.slo_missed = self._gauge("slo_missed_ratio", "Share of values that miss an objective.", "slo", "name")
+        self.slo_alarms = self._gauge("slo_alarms", "Alarms of an objective that began.", "slo", "name")
         self.layers_known = self._gauge("layers_known", "How many layers the model has.", "model")
 
     def measuring(self, observer: Observer, board: str) -> MeasuringObserver:
@@ -183,6 +191,7 @@ class MeasuringObserver:
         self._link_losses: dict[str, int] = {}
         # Pairs of source and state that have a gauge; a pair without collections is set to 0.
         self._collections: set[tuple[str, str]] = set()
+        self._judged: set[tuple[str, str]] = set()  # objectives and names that have metrics
         exposition.capturing.labels(board).set(1)
         exposition.link_up.labels(board).set(0)
         exposition.links_lost.labels(board)
@@ -203,6 +212,21 @@ class MeasuringObserver:
     def ended(self) -> None:
         """Note that the capture is over."""
         self._to.capturing.labels(self._board).set(0)
+
+    def judged(self, live: LiveObjectives) -> None:
+        """Set the metrics of objectives; a figure without any value is NaN."""
+        for key in self._judged - set(live.figures):
+            self._to.slo_value.labels(self._board, *key).set(math.nan)
+            self._to.slo_missed.labels(self._board, *key).set(math.nan)
+        self._judged |= set(live.figures)
+        for key in self._judged:
+            self._to.slo_exceeded.labels(self._board, *key).set(live.is_on(key))
+            self._to.slo_alarms.labels(self._board, *key).set(live.counts.get(key, 0))
+        for key, found in live.figures.items():
+            per_unit = 1 if found.objective.is_rate else US_PER_S
+            value = math.nan if found.value is None else found.value / per_unit
+            self._to.slo_value.labels(self._board, *key).set(value)
+            self._to.slo_missed.labels(self._board, *key).set(math.nan if found.share is None else found.share)
 
     def linked(self, board: Board, role: str) -> None:
         """Set the metrics of the board and of its clock."""

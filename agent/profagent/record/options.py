@@ -9,7 +9,7 @@ from profagent.formats.counter_maps import BUILT_IN, CounterMaps
 from profagent.store.sessions import MapUsed, SessionStart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from profagent.formats.countermap import CounterMap
     from profagent.formats.sampling import Keeping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from profagent.link.messages import Board, Profiling
     from profagent.record.beginnings import PastFilter, ProgramJobs
     from profagent.store.workspace import Workspace
+    from profagent.tables.slo import Objective
 
 
 def _by_address() -> Access:
@@ -31,7 +32,8 @@ class RecordOptions:
 
     The board counts deliveries by `consumer`; the default has the host's name. With `from_now` only data is taken that
     begins after the start, of JOBs and other sources that exist already. `metrics_listen` is the HOST:PORT for
-    Prometheus. `keeping` is that of RecordingOptions. `made` are the JOBs of one program: no other JOB is recorded.
+    Prometheus. `objectives` are judged meanwhile. `keeping` is that of RecordingOptions. `made` are the JOBs of one
+    program: no other JOB is recorded.
     """
 
     addresses: tuple[str, ...]
@@ -50,6 +52,7 @@ class RecordOptions:
     made: ProgramJobs | None = None
     from_now: bool = False
     metrics_listen: str | None = None
+    objectives: Sequence[Objective] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from profagent.link.messages import QUIET, REMOVED, Loss
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
+from profagent.record.slo import JudgingObserver
 from profagent.record.view import RecordView
 from profagent.store.coverage import NOT_ENDED
 from profagent.store.store import Store
@@ -207,10 +208,15 @@ class BoardRecord:
                 keeping=options.keeping,
                 past_filter=self._view.past_filter,
                 hold=lambda identity: self._lock.enter_context(options.workspace.board_locked(identity)),
-                with_columns=exposition is not None,
+                with_columns=exposition is not None or bool(options.objectives),
             ),
         )
         self._measured = None if exposition is None else exposition.measuring(self._view, address)
+        self._judging = None
+        if options.objectives:
+            seen = self._measured.judged if self._measured is not None else lambda _: None
+            observer = self._measured or self._view
+            self._judging = JudgingObserver(observer, options.objectives, lambda alarm: self._tell(alarm.line()), seen)
         self._capture = self._made_capture()
         # The first error that ended this board's capture.
         self._error: ProfagentError | None = None
@@ -249,6 +255,8 @@ class BoardRecord:
     async def _follow(self) -> None:
         sides = (self._tell_passed_over(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
+        if self._judging is not None:
+            telling.append(asyncio.create_task(self._judging.mind()))
         try:
             # A task of its own, so that each step of the capture is not passed through the frames of this one.
             await asyncio.create_task(self._capture.run())
@@ -258,6 +266,8 @@ class BoardRecord:
             for task in telling:
                 task.cancel()
             await asyncio.wait(telling)
+            if self._judging is not None:
+                self._judging.judge()
             if self._measured is not None:
                 self._measured.ended()
 
@@ -274,6 +284,9 @@ class BoardRecord:
         if self._full:
             summary["incomplete"] = [self._full if each == NOT_ENDED.text else each for each in summary["incomplete"]]
         code = exit_code_of(summary, waits_for_records=self._waits_for_records)
+        if self._judging is not None:
+            summary["slo"] = self._judging.live.documents()
+            code = code or self._judging.live.exit_code
         return {**summary, "mirror": str(self._recording.mirror), "exit_code": code}
 
     async def outcome(self) -> dict[str, Any]:
@@ -445,7 +458,7 @@ class BoardRecord:
         capture = Capture(
             self.address,
             self._recording,
-            self._measured or self._view,
+            self._judging or self._measured or self._view,
             wants=self._is_wanted,
             consumer=self._options.consumer or own_consumer(),
             gather_s=GATHER_S,

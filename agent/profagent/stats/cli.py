@@ -21,11 +21,13 @@ from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines,
 from profagent.stats.figures import UNITS
 from profagent.stats.frames import frame_lines
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES
+from profagent.stats.slo import judgements
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import MINUTE, trend
 from profagent.store.workspace import Workspace
 from profagent.tables.ci_formats import ci_text, of_stats
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
+from profagent.tables.slo import exit_code_of
 from profagent.tables.table import (
     Column,
     counted,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from profagent.store.sessions import Condition
     from profagent.store.target import Target
     from profagent.tables.ci_formats import CiFormat
+    from profagent.tables.slo import Judgement, Objective
     from profagent.tables.table import Tone
 
 # The condition under which a program records any of it.
@@ -89,6 +92,7 @@ LESS_OF_MODELS = ("mad(us)", "mean(us)", "bound by", "latency_from", "of_layers"
     shell_complete=lambda context, _option, word: _beginning(columns_of(context.params["by"] or "layer"), word),
 )
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
+@options.slo("Judge an objective, such as 'latency.p99 < 33ms': the verdict, how often, and the guilty part.")
 @options.as_json
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV.")
 @options.ci_format
@@ -100,6 +104,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
     skip: int | None,
     sort: str | None,
     top: int | None,
+    objectives: list[Objective],
     as_json: bool,
     as_csv: bool,
     ci_format: CiFormat | None,
@@ -112,36 +117,56 @@ async def command(  # noqa: PLR0913 - one parameter an option
     device. The slower first inferences of each load (warm-up) are left out. By frame, rows are the stages and waits of
     the program's frames, which sum to them: latency, age, drops and frames a second are below.
 
+    With --slo, exit code 1: an objective is exceeded; 4: a verdict is unknown.
+
     Example: profagent stats 3 --by type --sort median
     Example: profagent stats JOB… --top 10
     Example: profagent stats last --by frame
     Example: profagent stats last --format bmf
+    Example: profagent stats last --slo 'latency.p99 < 33ms' --slo 'layer[conv1].mean < 350us'
     """
     if sum([as_json, as_csv, ci_format is not None]) > 1:
         raise UsageError("--json, --csv and --format cannot be given together", hint="give only one of them")
     answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
+    found = await judgements(target.database, objectives, session=target.session, job=target.job, skip=skip)
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
     if as_json or ci_format is not None:
         document = stats_document(answer, rows, skip)
+        if found:
+            document["slo"] = [each.document() for each in found]
         if ci_format is None:
             print_document("stats", document)
         else:
             click.echo(ci_text(ci_format, of_stats(document)), nl=False)
-        return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
+        return await _exit_code(target, answer, found)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
         for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
+        _show_verdicts(found, err=True)
     else:
         click.echo(printable(_heading(answer)))
+        _show_verdicts(found)
         for line in fitted_lines(titles, cells, columns, less=LESS_OF_MODELS if by in OF_WHOLE_INFERENCES else LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(toned(printable(line)), err=as_csv)
-    return 0 if _has_what_is_asked(answer) else await tell_unrecorded(target.database, target.session, target.job)
+    return await _exit_code(target, answer, found)
+
+
+async def _exit_code(target: Target, answer: Stats, found: Sequence[Judgement]) -> int:
+    if not _has_what_is_asked(answer):
+        return await tell_unrecorded(target.database, target.session, target.job)
+    return exit_code_of(found)
+
+
+def _show_verdicts(found: Sequence[Judgement], *, err: bool = False) -> None:
+    for each in found:
+        for line in each.lines():
+            click.echo(toned(printable(line), "loss") if each.verdict == "exceeded" else printable(line), err=err)
 
 
 def _has_what_is_asked(answer: Stats) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from profagent.formats.counter_maps import CounterMaps
     from profagent.link.credentials import Access
     from profagent.store.events import Event
+    from profagent.tables.slo import Objective
 
 
 def wants_screen(*, plain: bool) -> bool:
@@ -69,6 +70,7 @@ def wants_screen(*, plain: bool) -> bool:
     callback=lambda _context, _option, texts: budgets_of(texts),
     help="On the screen of several boards: the limit of the p99 latency; may be repeated.",
 )
+@options.slo("Raise an alarm while an objective, such as 'frame.p99 < 33ms', is exceeded over the last minute.")
 @click.option("--save", is_flag=True, help="Store the shown data as a session of the workspace.")
 @options.workspace
 @options.counter_map
@@ -85,6 +87,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     with_records: bool,
     against: str | None,
     budgets: Mapping[str, float],
+    objectives: list[Objective],
     save: bool,
     workspace: Path | None,
     maps: CounterMaps,
@@ -103,9 +106,12 @@ def command(  # noqa: PLR0913 - one parameter an option
 
     Without --save, nothing is stored, and nothing on the board counts as delivered.
 
+    Exit code 1: an alarm of --slo was on.
+
     Example: profagent watch --board 192.168.1.20
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records
     Example: profagent watch --group rack3 --budget 20
+    Example: profagent watch --board 192.168.1.20 --slo 'frame.p99 < 33ms'
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
     if budgets and not is_screen:
@@ -118,6 +124,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
+        if objectives:
+            hint = f"`profagent stats {session} --slo …` judges a session"
+            raise UsageError("--slo goes with --board", hint=hint)
         word = session
 
         async def replay_named(stop: asyncio.Event) -> None:
@@ -129,7 +138,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         return 0
     saved_in = place if save else None
     chosen = [
-        WatchOptions(each, from_start=from_start, with_records=with_records, maps=maps, save=saved_in)
+        WatchOptions(
+            each,
+            from_start=from_start,
+            with_records=with_records,
+            maps=maps,
+            save=saved_in,
+            objectives=tuple(objectives),
+        )
         for each in boards
     ]
 

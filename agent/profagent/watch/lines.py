@@ -113,6 +113,7 @@ _LINES: Mapping[str, Callable[[Event], str]] = {
     "call": _call,
     "board": _board,
     "kept_loss": recorded_loss_line,
+    "slo": lambda event: str(event["text"]),
 }
 
 

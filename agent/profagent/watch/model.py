@@ -127,6 +127,8 @@ class BoardModel:
         # While paused, figures do not change: inferences, calls and metrics are dropped, and inferences counted.
         self.is_paused = False
         self.passed_over = 0
+        # Lines of the alarms that are on, by objective and name.
+        self.alarms: dict[tuple[str, str], str] = {}
         # Counters that the counter map is not certain of.
         self.likely: tuple[str, ...] = ()
         self._now_us = now_us
@@ -173,6 +175,8 @@ class BoardModel:
             case "ledger":
                 where = event["log"] or event["job"] or "board"
                 self.note(event["grade"], f"{where}: {event['reason']}: {event['detail']} (count {event['count']})")
+            case "slo":
+                self._take_alarm(event)
             case "kept_loss":
                 self.note("loss", f"{event['job'] or 'the board'}: {event['reason']}: {event['detail']}")
             case "job":
@@ -281,6 +285,14 @@ class BoardModel:
             layers = self._models[who] = ModelLayers()
         self._note_time(event["end_us"])
         layers.take(event["layers"], event["times"])
+
+    def _take_alarm(self, event: Event) -> None:
+        key = event["objective"], event["name"]
+        self.note("alarm", event["text"].removeprefix("ALARM "))
+        if event["alarm"]:
+            self.alarms[key] = event["text"]
+        else:
+            self.alarms.pop(key, None)
 
     def _take_calls(self, event: Event) -> None:
         records = event["calls"]

@@ -30,6 +30,7 @@ from profagent.record.beginnings import PastFilter
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
+from profagent.record.slo import JudgingObserver
 from profagent.record.view import NO_JOB
 from profagent.store.live_events import LiveComposer
 from profagent.store.store import Store
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
     from profagent.link.coverage import Coverage
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, JobStatus
+    from profagent.record.slo import Alarm
     from profagent.store.events import Event
     from profagent.store.workspace import Workspace
     from profagent.store.writer import Applied
+    from profagent.tables.slo import Objective
 
 INTERVAL_ZERO = (
     "no inference for some seconds. If the program goes on, its interval is 0, the runtime's default: only the first"
@@ -125,6 +128,7 @@ class WatchOptions(Struct, frozen=True):
     """Options of one watched board.
 
     `save` is the workspace that stores the capture; `with_layers` has the meaning that it has for Composer.
+    `objectives` are judged meanwhile.
     """
 
     address: str
@@ -134,6 +138,7 @@ class WatchOptions(Struct, frozen=True):
     maps: CounterMaps = BUILT_IN
     save: Workspace | None = None
     access: Access = BY_ADDRESS
+    objectives: tuple[Objective, ...] = ()
 
 
 class WatchView:
@@ -162,6 +167,8 @@ class WatchView:
         self.recording: Recording | None = None
         # The same recording if it saves the capture; None if it is only in memory.
         self.saving: Recording | None = None
+        # Observer that judges objectives, if there are any.
+        self.judging: JudgingObserver | None = None
         # True once the board was reached.
         self.was_linked = False
         # Coverage of the capture, once that has begun.
@@ -287,6 +294,10 @@ class WatchView:
             if not self.past_filter.is_in_past(event["job"]):
                 self._show(event)
 
+    def show_alarm(self, alarm: Alarm) -> None:
+        """Show an alarm that began or ended."""
+        self._show({**alarm.event(), "simulated": self.events.simulated})
+
     async def mind_board(self) -> None:
         """Show a board event every `board_each_s`, until cancelled."""
         while True:
@@ -396,6 +407,8 @@ async def follow(
     view.show_held()
     view.show_board()
     summary = view.events.summary() | ended
+    if view.judging is not None and (code := view.judging.live.exit_code):
+        summary = {"exit_code": code, **summary}
     if is_patient and not view.was_linked:
         summary = {"exit_code": UnreachableError.exit_code, **summary, "reached": False}
     if options.save is not None and view.saving is not None and view.saving.is_begun:
@@ -415,10 +428,12 @@ async def _watched(
     async with _recording(options, view.past_filter, store, compared) as recording:
         view.recording = recording
         view.saving = None if store is None else recording
+        if options.objectives:
+            view.judging = JudgingObserver(view, options.objectives, view.show_alarm)
         capture = Capture(
             options.address,
             recording,
-            view,
+            view.judging or view,
             wants=view.wants,
             consumer=own_name(),
             gather_s=view.gather_s,
@@ -429,6 +444,8 @@ async def _watched(
         )
         view.coverage = capture.coverage
         minding = [asyncio.create_task(each) for each in (view.mind(), view.mind_board())]
+        if view.judging is not None:
+            minding.append(asyncio.create_task(view.judging.mind()))
         try:
             await capture.run()
         finally:
@@ -436,6 +453,8 @@ async def _watched(
             for task in minding:
                 task.cancel()
             await asyncio.wait(minding)
+            if view.judging is not None:
+                view.judging.judge()
             if view.saving is not None and view.saving.is_begun:
                 if not capture.session.has_synced:
                     view.remark(view.saving.note_uncovered(capture.coverage))

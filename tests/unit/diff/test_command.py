@@ -57,11 +57,25 @@ def workspace(tmp_path: Path) -> Path:
         (["1", "2", "--fail-if", "layer[cnov].median>+5%"], 4),
         (["1", "2", "--fail-if", "api.median>+5%"], 4),
         (["1", "2", "--fail-if", "total.median>+5%"], 2),
+        (["1", "2", "--slo", "layer[conv].max < 10.5us"], 1),
+        (["2", "1", "--slo", "layer[conv].max < 10.5us"], 0),
+        (["1", "2", "--slo", "layer[conv].mean < 10.5us"], 4),
     ],
     ids=str,
 )
 def test_exit_codes(workspace: Path, arguments: list[str], code: int) -> None:
     assert run(["diff", *arguments, "--workspace", str(workspace)]) == code
+
+
+def test_both_runs_are_judged(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slo = ["--slo", "latency.max < 11.5us"]
+    assert run(["diff", "1", "2", "--workspace", str(workspace), *slo]) == 1
+    out = capsys.readouterr().out
+    assert "BASE holds latency.max < 11.5us: yolo: max is 11.000 us; 0 of 6 inferences (0.00 %) miss it" in out
+    assert "NEW EXCEEDED latency.max < 11.5us: yolo: max is 12.000 us; 6 of 6 inferences (100.00 %) miss it" in out
+    assert run(["diff", "1", "2", "--workspace", str(workspace), *slo, "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["slo"]
+    assert [found[side]["verdict"] for side in ("base", "new")] == ["holds", "exceeded"]
 
 
 def test_tables_have_no_latency_to_ask_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,6 +65,7 @@ def past(*verdicts: str) -> list[PastBoard]:
         (past("slower", "incomplete", "failed", "good"), 1),
         (past("undecided", "slower", "good", "undecided"), 2),
         (past("slower", "undecided", "undecided"), 2),
+        (past("exceeded", "slower"), 2),
         ([PastBoard("lab2", "good", 7), PastBoard(BOARD.name, "good", None), *past("good")], 1),
     ],
 )
@@ -97,6 +98,19 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
     assert (found.session, [each.what for each in found.slower]) == (1, ["layer conv"])
     assert found.undecided == ("layer[conv22].median>+5%: not in both runs: layer conv22",)
     assert "model more is only in NEW" in found.differences
+
+
+async def test_a_nights_session_is_judged_by_the_objectives(workspace: Workspace) -> None:
+    settings = Nightly([BOARD], slo=["layer[conv].max < 105us"], reports=[])
+    outcome = BoardOutcome(BOARD.name, 3)
+    night = NightRun(settings, workspace.root, workspace, "now", past(), lambda _: None)
+    await night._evaluate(BOARD, outcome, asyncio.Event())
+    assert outcome.verdict is NightVerdict.EXCEEDED
+    said = "layer[conv].max < 105us: conv of net: max is 110.000 us; 6 of 6 inferences (100.00 %) miss it"
+    (headline,) = Night("now", [outcome]).headlines()
+    assert headline.startswith(f"EXCEEDED: {BOARD.name}: {said}; layer[conv].max < 105us: conv of more: ")
+    assert str(dict(junit_cases(Night("now", [outcome])))[BOARD.name]).startswith(f"EXCEEDED {said}")
+    assert [each["verdict"] for each in outcome.document()["slo"]] == ["exceeded"]
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:

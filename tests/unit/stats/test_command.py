@@ -98,6 +98,24 @@ def test_csv_is_the_table_alone(workspace: Path, capsys: pytest.CaptureFixture[s
     assert "loss: torn-record x 2" in captured.err
 
 
+@pytest.mark.parametrize(
+    ("objective", "code", "said"),
+    [
+        ("latency.p99 < 5us", 0, "holds latency.p99 < 5us: yolo: p99 is 4.000 us; 0 of 12 inferences (0.00 %) miss it"),
+        ("layer[conv0].max < 500ns", 1, "EXCEEDED layer[conv0].max < 500ns: conv0 of yolo: max is 1.000 us; 12 of 12"),
+        ("frame.p99 < 33ms", 4, "unknown frame.p99 < 33ms: nothing of it was recorded"),
+    ],
+)
+def test_objectives_are_judged(
+    objective: str, code: int, said: str, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _stats(workspace, "--slo", objective) == code
+    assert capsys.readouterr().out.splitlines()[1].startswith(said)
+    assert _stats(workspace, "--slo", objective, "--json") == code
+    (found,) = json.loads(capsys.readouterr().out)["slo"]
+    assert (found["objective"], found["verdict"]) == (objective, said.partition(" ")[0].lower())
+
+
 def test_json_has_rows_and_where_they_come_from(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _stats(workspace, "--json", "--by", "model") == 0
     document = json.loads(capsys.readouterr().out)

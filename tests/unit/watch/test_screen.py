@@ -225,6 +225,26 @@ async def test_several_boards_have_a_row_each_the_worst_on_top(stored: Workspace
         assert "0 away" in screen.text("header")
 
 
+async def test_an_alarm_is_a_line_until_it_is_over(stored: Workspace) -> None:
+    screen = Screen(stored, boards=2)
+    text = "ALARM frame.p99 < 33ms: p99 is 41.000 ms"
+    alarm = {"event": "slo", "objective": "frame.p99 < 33ms", "name": "", "text": text, "simulated": True}
+    async with screen.app.run_test(size=WIDE) as pilot:
+        screen.models[0].take({**alarm, "alarm": True})
+        screen.models[1].take({**alarm, "alarm": True, "name": "process 7"})
+        await pilot.pause()
+        screen.app.tick()
+        await pilot.pause()
+        assert screen.text("alarms").strip() == f"(1 more) board 1: {text}"
+        await opened(screen, pilot, "enter")
+        assert screen.text("alarms").strip() == text
+        assert "alarm" in screen.text("events")
+        screen.app.model.take({**alarm, "alarm": False, "text": "alarm over: frame.p99 < 33ms"})
+        screen.app.tick()
+        await pilot.pause()
+        assert not screen.app.screen.query_one("#alarms", Lines).display
+
+
 async def test_models_are_seen_in_turn(screen: Screen) -> None:
     screen.models[0]._models["other.1"] = ModelLayers()
     async with screen.app.run_test(size=WIDE) as pilot:

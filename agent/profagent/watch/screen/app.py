@@ -70,6 +70,7 @@ class BoardScreen(Screen[None]):
     BoardScreen { layout: vertical; }
     #header { height: 2; padding: 0 1; background: #24283b; }
     #tabs { height: 1; padding: 0 1; background: #24283b; display: none; }
+    #alarms { height: 1; padding: 0 1; display: none; }
     #keys { height: 1; padding: 0 1; background: #24283b; }
     #body { height: 1fr; }
     #layers { width: 1fr; border: round $primary-darken-1; border-title-color: $accent; height: 1fr; }
@@ -89,6 +90,7 @@ class BoardScreen(Screen[None]):
         """Yield the panes, from the top."""
         yield Lines(id="tabs")
         yield Lines(id="header")
+        yield Lines(id="alarms")
         with Horizontal(id="body"):
             yield Lines("Layers", id="layers")
             with Vertical(id="side"):
@@ -126,6 +128,7 @@ class BoardScreen(Screen[None]):
             self.pane("tabs").show([panes.tab_line(self._tabs(), app.board)])
         header, width = model.header(), self.size.width - 2
         self.pane("header").show(panes.header_lines(header, app.screen_state, width))
+        panes.show_alarms(self.pane("alarms"), [*model.alarms.values()], width)
         pane, inferences = self.pane("inferences"), layers.inferences()
         lines = panes.inference_lines(inferences, pane.size.width, pane.size.height)
         pane.show(lines, panes.inference_title(inferences))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from profagent.watch.layers import InferencesView, LayerLine, LayersView, Sort
     from profagent.watch.model import CallLine, EventLine, Header, SeriesLine
-    from profagent.watch.screen.paint import Line
+    from profagent.watch.screen.paint import Line, Lines
 
 # A layer whose median differs from the baseline by more than this share is highlighted.
 NOTED_CHANGE = 0.05
@@ -42,7 +42,7 @@ WIDTHS = {
     "type": 14,
 }
 API_PREFIX = "svp_acl_"
-KIND_STYLES = {"loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
+KIND_STYLES = {"alarm": BAD, "loss": BAD, "note": WARN, "mark": TITLE, "link": GOOD, "away": BAD, "save": GOOD}
 
 
 # Columns from which the header has room for notes and the baseline.
@@ -96,6 +96,14 @@ def _model_line(header: Header, screen_state: ScreenState, width: int) -> Line:
     return (
         joined([word(shortened(screen_state.model or "no model yet", room) + which, TITLE), *figures[:1]]) + figures[1:]
     )
+
+
+def show_alarms(pane: Lines, alarms: Sequence[str], width: int) -> None:
+    """Show a line with the newest of the alarms that are on, and how many more there are; none without an alarm."""
+    pane.display = bool(alarms)
+    if alarms:
+        more = f"({len(alarms) - 1} more) " if len(alarms) > 1 else ""
+        pane.show([[word(cut(more + alarms[-1], width), BAD)]])
 
 
 def tab_line(names: Sequence[tuple[str, LinkState]], chosen: int) -> Line:

@@ -12,6 +12,7 @@ from profagent.tables.table import UNKNOWN, counted
 from profagent.watch.model import LinkState
 from profagent.watch.screen import paint
 from profagent.watch.screen.paint import BAD, CHOSEN, FAINT, GOOD, INK, STRONG, TITLE, WARN, Lines, joined, word
+from profagent.watch.screen.panes import show_alarms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -157,6 +158,7 @@ class RackScreen(Screen[None]):
     CSS = """
     RackScreen { layout: vertical; }
     #header { height: 1; padding: 0 1; background: #24283b; }
+    #alarms { height: 1; padding: 0 1; display: none; }
     #rack { height: 1fr; padding: 0 1; }
     #keys { height: 1; padding: 0 1; background: #24283b; }
     """
@@ -164,6 +166,7 @@ class RackScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Yield the title, the rows and the keys."""
         yield Lines(id="header")
+        yield Lines(id="alarms")
         yield Lines(id="rack")
         yield Lines(id="keys")
 
@@ -177,6 +180,8 @@ class RackScreen(Screen[None]):
         is_simulated = any(each.header().is_simulated for each in app.models)
         title = rack_title(rows, width, is_simulated=is_simulated, is_paused=app.is_paused)
         self.query_one("#header", Lines).show([title])
+        alarms = [f"{each.name}: {line}" for each in app.models for line in each.alarms.values()]
+        show_alarms(self.query_one("#alarms", Lines), alarms, width)
         pane = self.query_one("#rack", Lines)
         pane.show(rack_lines(rows, app.board, width, pane.size.height))
         keys = [word(f"{key} {about}", TITLE) for key, about in KEYS]

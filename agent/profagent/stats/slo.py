@@ -1,0 +1,168 @@
+"""Verdicts on objectives for a stored session, or one of its JOBs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, joined_spans, latency_of
+from profagent.limits import READERS
+from profagent.stats.figures import UNITS, UNKNOWN, left_out
+from profagent.stats.records import read_jobs
+from profagent.stats.session_figures import split
+from profagent.store.database import readings
+from profagent.store.frames import frames_of
+from profagent.store.queries import Scope, find_session, jobs_of
+from profagent.store.sessions import is_cleared
+from profagent.tables.frame_series import FrameSeries
+from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judgement, unjudged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from profagent.formats.inference_times import Latency, Spans
+    from profagent.stats.figures import JobRecords, ModelTimes
+    from profagent.tables.slo import Judgement, Objective
+
+    Floats = NDArray[np.float64]
+
+_NO_CLOCK = "the NPU's clock is not known"
+_CLEARED = "`profagent gc` deleted its records"
+
+
+class _JobTimes(NamedTuple):
+    """Inferences of a model in one JOB: their spans, and the times of its layers, shape (inferences, layers)."""
+
+    whole: Spans
+    calls: Spans
+    loads: NDArray[np.int64]
+    ran_before: Floats
+    layers: tuple[str, ...]
+    times: NDArray[np.float32]
+    completed: NDArray[np.float32]
+
+
+class ModelSeries:
+    """Latencies and layers of each model, over the JOBs of a session."""
+
+    def __init__(self, *, in_us: bool) -> None:
+        self._in_us = in_us
+        self._models: dict[str, list[_JobTimes]] = defaultdict(list)
+
+    def add(self, job: JobRecords, skip: int | None) -> None:
+        """Add a JOB without its warm-up, as `stats` leaves it out."""
+        keeps, _ = left_out(job, skip)
+        for model in job.models(keeps):
+            self._models[model.name].append(_times_of(model))
+
+    def of(self, objective: Objective) -> Iterator[JudgedSeries]:
+        """Yield the series of models or layers that an objective is about."""
+        for model, jobs in self._models.items():
+            if objective.subject == "layer":
+                yield from self._layers(model, jobs, objective.name)
+            elif objective.name in (None, model):
+                yield self._latency(model, jobs)
+
+    def _latency(self, model: str, jobs: Sequence[_JobTimes]) -> JudgedSeries:
+        latency = latency_of(joined_spans([job.whole for job in jobs]), joined_spans([job.calls for job in jobs]))
+        names, parts = _joined(jobs, "completed") if self._in_us else ((), np.empty((0, 0), np.float32))
+        if self._in_us:
+            rest = latency.us - parts.sum(axis=1)
+            names, parts = (*names, NOT_IN_ANY_LAYER), np.column_stack([parts, rest])
+        why = "no latency is known" if latency.origin is None else ""
+        return JudgedSeries(model, latency.us, *_steps(jobs, latency), names, parts, why)
+
+    def _layers(self, model: str, jobs: Sequence[_JobTimes], wanted: str | None) -> Iterator[JudgedSeries]:
+        names, times = _joined(jobs, "times")
+        for place, name in enumerate(names):
+            if wanted in (None, name, name.removesuffix(ON_CPU)):
+                us = times[:, place].astype(np.float64) if self._in_us else np.empty(0)
+                yield JudgedSeries(f"{name} of {model}", us, why="" if self._in_us else _NO_CLOCK)
+
+
+def _times_of(model: ModelTimes) -> _JobTimes:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, column in enumerate(model.columns):
+        layer = model.table.get(column.layer)
+        places[(UNKNOWN if layer is None else layer.name) + ON_CPU * (column.unit == UNITS[1])].append(place)
+    columns = [*places.values()]
+    # A layer that has several columns, one a segment, has no time where none of them has a record.
+    times = [np.where(np.isnan(t := model.times[:, at]).all(axis=1), np.nan, np.nansum(t, axis=1)) for at in columns]
+    completed = [model.completed[:, at].sum(axis=1) for at in columns]
+    return _JobTimes(
+        model.whole,
+        model.calls,
+        model.loads,
+        model.ran_before,
+        (*places,),
+        *(np.stack(each, axis=1).astype(np.float32) for each in (times, completed)),
+    )
+
+
+def _joined(jobs: Sequence[_JobTimes], of: str) -> tuple[tuple[str, ...], NDArray[np.float32]]:
+    """Return the layers of all JOBs, and their times in each inference; 0 or NaN where a JOB has no such layer."""
+    names = [*dict.fromkeys(name for job in jobs for name in job.layers)]
+    parts = []
+    for job in jobs:
+        found: NDArray[np.float32] = getattr(job, of)
+        part = np.full((len(found), len(names)), 0.0 if of == "completed" else np.nan, np.float32)
+        part[:, [names.index(name) for name in job.layers]] = found
+        parts.append(part)
+    return (*names,), np.concatenate(parts)
+
+
+def _steps(jobs: Sequence[_JobTimes], latency: Latency) -> tuple[Floats, Floats]:
+    """Return the time from each inference to the next of its load, and how many ran in that time."""
+    found, begun = [], 0
+    for job in jobs:
+        begin_us = latency.spans.begin_us[begun : begun + len(job.loads)]
+        begun += len(job.loads)
+        for _, at in split(job.loads, np.arange(len(job.loads))):
+            known = at[~np.isnan(begin_us[at])]
+            found.append(np.stack([np.diff(begin_us[known]), np.diff(job.ran_before[known])]))
+    step_us, steps = np.concatenate([np.empty((2, 0)), *found], axis=1)
+    # A clock that was set back, or inferences out of order, give no rate.
+    is_forward = (step_us > 0) & (steps > 0)
+    return step_us[is_forward], steps[is_forward]
+
+
+async def judgements(
+    database: Path,
+    objectives: Sequence[Objective],
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    skip: int | None = None,
+) -> list[Judgement]:
+    """Return the verdict on each objective for a session (None: the newest), or one of its JOBs.
+
+    `skip` is as in `stats`. Raises UsageError if there is no such session or JOB, and StoreError.
+    """
+    if not objectives:
+        return []
+    async with readings(database, READERS) as readers:
+        found = await find_session(readers[0], session)
+        if await is_cleared(readers[0], found.session):
+            return [unjudged(each, _CLEARED) for each in objectives]
+        scopes = [Scope(found, row) for row in await jobs_of(readers[0], found.session, job)]
+        in_us = all(scope.job.frequency_mhz for scope in scopes)
+        models = ModelSeries(in_us=in_us)
+        if any(each.subject not in FRAMED for each in objectives):
+            async with aclosing(read_jobs(readers, scopes, in_us=in_us)) as jobs:
+                async for _, records in jobs:
+                    await asyncio.to_thread(models.add, records, skip)
+        series: list[Callable[[Objective], Iterator[JudgedSeries]]] = [models.of]
+        if any(each.subject in FRAMED for each in objectives):
+            joined = await frames_of(readers[0], found.session)
+            frames = FrameSeries(joined.joined_by)
+            async for page in joined.pages():
+                frames.add(page)
+            series.append(frames.of)
+        return [judgement(each, series[each.subject in FRAMED](each)) for each in objectives]

@@ -1,0 +1,149 @@
+"""Objectives while a board is captured: when an alarm begins and ends, what it names, and what it keeps in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from profagent.ingest.changes import JobChanges, SourceRows
+from profagent.ingest.live_latency import InferenceTimes
+from profagent.limits import JUDGED_S, MOST_JUDGED
+from profagent.record.exposition import Exposition
+from profagent.record.slo import Alarm, JudgingObserver, LiveObjectives
+from profagent.store.writer import Applied
+from profagent.tables.slo import Objective
+from tests.unit.record.link import Nobody
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FPS = 5
+MS = 1_000_000
+# Stages of a frame in ms, one after the other.
+STAGES = {"preprocess": 3, "infer": 8, "postprocess": 2}
+Row = tuple[Any, ...]
+
+
+def frame_rows(number: int, slow: str = "") -> Iterator[Row]:
+    """The marks of a frame, of which one stage takes 20 ms more; a span within a stage has no number."""
+    at = number * 1000 * MS // FPS
+    for stage, usual in STAGES.items():
+        end = at + (usual + 20 * (stage == slow)) * MS + number % 7 * 1000
+        yield number, "span", stage, f'{{"frame":{number}}}', 7, 70, at, end, number, 0
+        at = end
+    yield number, "span", "resize", "{}", 7, 70, at - 2 * MS, at - MS, number, 0
+
+
+def run(live: LiveObjectives, seconds: int, slow: Callable[[int], str]) -> list[tuple[int, Alarm]]:
+    """Feed frames as they come, and return the alarms with the second in which they came."""
+    found = []
+    for second in range(seconds):
+        rows = [row for number in range(second * FPS, (second + 1) * FPS) for row in frame_rows(number, slow(second))]
+        live.take_marks(rows, float(second + 1))
+        found += [(second + 1, alarm) for alarm in live.judge(float(second + 1))]
+    return found
+
+
+def test_an_alarm_begins_within_seconds_names_the_stage_and_ends_when_it_held_for_a_window() -> None:
+    live = LiveObjectives([Objective.parse("frame.p95 < 20ms"), Objective.parse("stage[preprocess].max < 25ms")])
+    alarms = run(live, 180, lambda second: "preprocess" if 20 <= second < 25 else "")
+    by_objective = {text: [] for text in ("frame.p95 < 20ms", "stage[preprocess].max < 25ms")}
+    for second, alarm in alarms:
+        by_objective[alarm.judged.objective.text].append((second, alarm))
+    (on_s, on), (off_s, off) = by_objective["frame.p95 < 20ms"]
+    assert (on.is_on, off.is_on) == (True, False)
+    assert 20 < on_s <= 20 + 5
+    assert on.judged.guilty is not None
+    assert on.judged.guilty.part == "preprocess"
+    # It was exceeded until so many of the slow frames had left the window, and then held for a window.
+    assert 25 + JUDGED_S < off_s <= 25 + 2 * JUDGED_S + 5
+    assert on.line().startswith("ALARM frame.p95 < 20ms: p95 is 3")
+    assert off.line() == "alarm over: frame.p95 < 20ms was not exceeded for 60 s"
+    assert by_objective["stage[preprocess].max < 25ms"] == []
+    assert live.exit_code == 1
+    assert live.documents() == [{"objective": "frame.p95 < 20ms", "name": "", "alarms": 1, "on": False}]
+
+
+def test_what_holds_raises_no_alarm_and_little_decides_nothing() -> None:
+    live = LiveObjectives(
+        [
+            Objective.parse("frame.p50 < 20ms"),
+            Objective.parse("frame.p99 < 20ms"),
+            Objective.parse("frame.rate >= 4fps"),
+        ]
+    )
+    # One slow frame in fewer than a hundred decides no p99.
+    assert run(live, 5, lambda _: "") == []
+    live.take_marks([(1, "span", "infer", '{"frame":900}', 7, 70, 5000 * MS, 5090 * MS, 1, 0)], 6.0)
+    assert live.judge(9.0) == []
+    assert live.exit_code == 0
+    median, p99, rate = live.figures.values()
+    assert (p99.verdict, p99.why) == ("unknown", "one value of 26 beyond the bound decides no p99")
+    assert (median.verdict, rate.verdict, rate.value) == ("holds", "holds", pytest.approx(5, rel=0.02))
+
+
+class Layers:
+    """Times of layers by place, as of an inference: two layers of the NPU, its unknown ones, and the CPU's."""
+
+    def __init__(self, *us: float) -> None:
+        self.by_place: NDArray[np.float64] = np.array([*us, *[math.nan] * (6 - len(us))])
+        self.table = type("Table", (), {"runs": [type("Run", (), {"name": name})() for name in ("conv1", "conv2")]})
+
+
+def inference(number: int, *us: float) -> dict[str, Any]:
+    begin = number * 10_000.0
+    times = InferenceTimes(number, float(number), begin, begin + sum(us) + 5)
+    fields = {"model": "yolo", "model_id": 0, "figures": "final", "layers": Layers(*us), "times": times}
+    return {"event": "inference", **fields}
+
+
+def test_a_latency_names_its_layer_and_is_renewed_by_its_call() -> None:
+    live = LiveObjectives([Objective.parse("latency[yolo].p95 < 2ms"), Objective.parse("layer[conv1].mean < 50us")])
+    for number in range(200):
+        live.take(inference(number, 100.0, 800.0 + number % 9 + 3000.0 * (number % 10 == 9)), number / 100)
+    latency, layer = live.judge(2.0)
+    assert latency.judged.guilty is not None
+    assert (latency.judged.name, latency.judged.guilty.part, latency.judged.exceeded) == ("yolo", "conv2", 20)
+    assert (layer.judged.name, layer.judged.value) == ("conv1 of yolo", 100.0)
+    # The calls come later, and took 3 ms each.
+    for number in range(200):
+        times = inference(number, 100.0, 800.0)["times"]
+        called = times._replace(call_begin_us=times.begin_us, call_end_us=times.begin_us + 3000)
+        live.take({"event": "latency", "model": "yolo", "model_id": 0, "times": called}, 2.0)
+    assert live.judge(3.0) == []
+    assert live.figures["latency[yolo].p95 < 2ms", "yolo"].value == 3000
+
+
+def test_memory_is_bounded_and_the_past_is_forgotten() -> None:
+    live = LiveObjectives([Objective.parse("latency.mean < 2ms")])
+    for number in range(MOST_JUDGED + 500):
+        live.take(inference(number, 100.0), number / 100)
+    live.judge(55.0)
+    (found,) = live.figures.values()
+    assert found.number == MOST_JUDGED
+    live.judge(55.0 + JUDGED_S)
+    (found,) = live.figures.values()
+    assert (found.verdict, found.number) == ("unknown", 0)
+
+
+def test_an_observer_hands_on_what_it_sees_and_feeds_the_metrics() -> None:
+    exposition, seen = Exposition(), []
+    measuring = exposition.measuring(Nobody(), "euler")
+    observer: Any = JudgingObserver(
+        measuring, [Objective.parse("frame.p95 < 1ms")], seen.append, measuring.judged, now_s=lambda: 5.0
+    )
+    rows = [row for number in range(50) for row in frame_rows(number)]
+    batch = JobChanges("MARKS-1", "marks", [SourceRows("marks.1", "range", rows)])
+    observer.changed([Applied(batch, 1)])
+    observer.judge()
+    # The last frames may still get stages.
+    assert [(each.is_on, each.judged.number) for each in seen] == [(True, 39)]
+    labels = {"board": "euler", "slo": "frame.p95 < 1ms", "name": ""}
+    value = exposition.registry.get_sample_value
+    assert (value("profagent_slo_exceeded", labels), value("profagent_slo_alarms", labels)) == (1, 1)
+    assert value("profagent_slo_value", labels) == pytest.approx(0.013, rel=0.01)
+    assert value("profagent_slo_missed_ratio", labels) == 1

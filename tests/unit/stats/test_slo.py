@@ -1,0 +1,176 @@
+"""Objectives: what they may say, the verdict on them, and which part is guilty."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profagent.diff.diff import parse_condition
+from profagent.errors import UsageError
+from profagent.store.frames import Frame, FramePart
+from profagent.tables.frame_series import FrameSeries
+from profagent.tables.slo import Judged, JudgedSeries, Objective, exit_code_of, judged, judgement, unjudged
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+STAGES = ("preprocess", "NPU yolo", "wait for resnet", "postprocess")
+MEANS_US = (3000.0, 8000.0, 600.0, 2000.0)
+FRAMES, RUNS = 250, 50
+US = {"ns": 0.001, "us": 1, "µs": 1, "ms": 1000, "s": 1_000_000}
+
+
+def series(*us: float, name: str = "") -> JudgedSeries:
+    return JudgedSeries(name, np.array(us))
+
+
+@given(
+    st.sampled_from(["frame", "latency", "latency[yolo v5]", "layer[conv1+relu]", "stage[wait for a.b]", "layer"]),
+    st.sampled_from(["p50", "p95", "p99", "p99.9", "median", "mean", "max", "min"]),
+    st.sampled_from(["<", "<=", ">", ">="]),
+    st.decimals(min_value=0, max_value=9999, places=3),
+    st.sampled_from([*US]),
+    st.sampled_from(["", " "]),
+)
+def test_an_objective_is_read_with_or_without_blanks(
+    subject: str, stat: str, sign: str, number: object, unit: str, blank: str
+) -> None:
+    found = Objective.parse(f"{subject}.{stat}{blank}{sign}{blank}{number}{blank}{unit}")
+    name = subject.partition("[")[2].removesuffix("]") or None
+    assert (found.subject, found.name, found.stat) == (subject.partition("[")[0], name, stat)
+    assert (found.operator, found.bound) == (sign, pytest.approx(float(str(number)) * US[unit]))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("frame.p99 33ms", "frame.p99 < 33ms"),
+        ("fps >= 30", "frame.rate >= 30fps"),
+        ("frame[a].p99 < 33ms", r"stage\[NAME\].p99"),
+        ("frame.rate >= 30ms", "frame.rate >= 30fps"),
+        ("frame.mean < 30fps", "frame.p99 < 33ms"),
+        ("stage.rate > 30fps", "frame.rate >= 30fps"),
+        ("layer.p0 < 1us", "layer.min"),
+    ],
+)
+def test_what_is_none_is_refused_with_one_that_is(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Objective.parse(text)
+    assert re.search(hint, refused.value.hint)
+
+
+def test_a_condition_of_diff_begins_as_an_objective_does() -> None:
+    assert parse_condition("layer[conv1].p95 > +20 us")[1:] == ("layer", "conv1", "p95", ">", 20.0, "us")
+
+
+def verdict(text: str, *us: float) -> Judged:
+    return judged(Objective.parse(text), series(*us))
+
+
+def test_a_verdict_has_its_value_and_how_often_it_was_missed() -> None:
+    found = verdict("frame.p95 < 10us", *[1.0] * 90, *[20.0] * 10)
+    assert (found.verdict, found.value, found.number, found.exceeded, found.share) == ("exceeded", 20, 100, 10, 0.1)
+    assert found.line() == "EXCEEDED frame.p95 < 10us: p95 is 20.000 us; 10 of 100 frames (10.00 %) miss it"
+    assert verdict("frame.p50 <= 1us", *[1.0] * 90, *[20.0] * 10).verdict == "holds"
+    assert verdict("frame.min > 1us", 1.0, 20.0).verdict == "exceeded"
+    # What is not known is no value.
+    assert verdict("frame.mean < 2us", *[1.0] * 10, float("nan")).number == 10
+
+
+def test_few_values_decide_nothing() -> None:
+    assert verdict("frame.mean < 2us", *[1.0] * 9).why == "9 of the 10 values that it takes"
+    assert verdict("frame.p99 < 2us").why == "nothing is known of it"
+    assert verdict("frame.max < 2us", 1.0).verdict == "holds"
+    # A p99 allows one of a hundred: nobody knows whether one of fifty is that one.
+    assert verdict("frame.p99 < 2us", *[1.0] * 49, 9.0).verdict == "unknown"
+    assert verdict("frame.p99 < 2us", *[1.0] * 48, 9.0, 9.0).verdict == "exceeded"
+    assert verdict("frame.p99 < 2us", *[1.0] * 50).verdict == "holds"
+
+
+def test_a_rate_is_that_of_all_and_is_missed_by_intervals() -> None:
+    # 30, 30 and 15 a second; of two inferences only one was sampled in the last step.
+    steps = JudgedSeries("yolo", np.empty(0), np.array([33_333.0] * 20 + [133_333.0]), np.array([1.0] * 20 + [2.0]))
+    found = judged(Objective.parse("latency.rate >= 29fps"), steps)
+    assert (found.verdict, found.value, found.exceeded) == ("exceeded", pytest.approx(22 / 0.799993), 1)
+    assert "rate is 27.50 /s; 1 of 21 intervals (4.76 %) miss it" in found.line()
+
+
+def test_the_worst_case_is_the_verdict_and_comes_first() -> None:
+    found = judgement(
+        Objective.parse("layer.max < 5us"), [series(1, name="a"), series(9, 1, name="b"), series(9, name="c")]
+    )
+    assert [line.split(": ")[1] for line in found.lines()] == ["c", "b"]
+    document = found.document()
+    assert (document["verdict"], document["bound"], document["unit"]) == ("exceeded", 5.0, "us")
+    assert [each["verdict"] for each in document["cases"]] == ["holds", "exceeded", "exceeded"]
+    none = judgement(Objective.parse("layer[x].max < 5us"), [])
+    assert none.lines() == ["unknown layer[x].max < 5us: nothing of it was recorded"]
+    objective = Objective.parse("layer.max < 5us")
+    holds = judgement(objective, [series(1, name="a"), series(2, name="b")])
+    assert holds.lines()[0].endswith("miss it; it holds for 1 more")
+    assert [exit_code_of(each) for each in ([holds], [holds, unjudged(objective, "")], [none, found])] == [0, 4, 1]
+
+
+def drawn(seed: int, slow: int | None = None, share: float = 0.04) -> list[Frame]:
+    """Frames whose stages take what they take in the simulated board, and one stage twice that in some frames."""
+    random = np.random.default_rng(seed)
+    times: NDArray[np.float64] = np.array(MEANS_US) * random.lognormal(0, 0.08, (FRAMES, len(STAGES)))
+    times[:, 2] *= random.random(FRAMES) < 0.5  # the other model is there for half of the frames
+    if slow is not None:
+        times[random.random(FRAMES) < share, slow] += 0.6 * MEANS_US[1]
+    found = []
+    for number, ends in enumerate((np.cumsum(times, axis=1) * 1000).astype(np.int64).tolist()):
+        begin = number * 33_000_000
+        bounds = zip(STAGES, [0, *ends], ends, strict=False)
+        parts = [FramePart(name, name.startswith("wait"), begin + low, begin + high) for name, low, high in bounds]
+        kept = tuple(part for part in parts if part.us)
+        found.append(Frame(1, 0, number, begin, begin + ends[-1], kept))
+    return found
+
+
+def frame_verdict(frames: list[Frame], text: str) -> Judged:
+    framed = FrameSeries()
+    framed.add(frames)
+    (found,) = judgement(Objective.parse(text), framed.of(Objective.parse(text))).cases
+    return found
+
+
+def test_a_planted_guilty_stage_is_named_and_none_in_a_clean_run() -> None:
+    for seed in range(RUNS):
+        slow = seed % len(STAGES)
+        found = frame_verdict(drawn(seed, slow), "frame.p99 < 16.5ms")
+        assert found.guilty is not None
+        assert (found.verdict, found.guilty.part) == ("exceeded", STAGES[slow])
+        assert found.guilty.share > 0.5
+        clean = frame_verdict(drawn(seed), "frame.p99 < 16.5ms")
+        assert (clean.verdict, clean.guilty) == ("holds", None)
+        # A bound within the noise is exceeded by chance: no stage is guilty of it.
+        tight = frame_verdict(drawn(seed), "frame.p95 < 14ms")
+        assert (tight.verdict, tight.guilty, tight.why) == ("exceeded", None, "no single part explains it")
+
+
+def test_what_is_always_slow_has_nothing_to_be_compared_with() -> None:
+    found = frame_verdict(drawn(0), "frame.mean < 1ms")
+    assert found.guilty is None
+    assert found.why == "too few values meet the bound to tell what is usual; NPU yolo takes 60 %"
+
+
+def test_stages_and_frames_of_each_process_are_judged_by_themselves() -> None:
+    frames = drawn(0)
+    framed = FrameSeries("order of spans")
+    framed.add([*frames, *(Frame(2, 0, each.number, each.begin_ns, each.end_ns, each.parts) for each in frames)])
+    found = judgement(Objective.parse("stage.p50 < 5ms"), framed.of(Objective.parse("stage.p50 < 5ms")))
+    assert [each.name for each in found.cases if each.verdict == "exceeded"] == [
+        "NPU yolo, process 1",
+        "NPU yolo, process 2",
+    ]
+    assert all(each.why == "frames are joined by order of spans" for each in found.cases)
+    (rate, _) = judgement(
+        Objective.parse("frame.rate >= 30fps"), framed.of(Objective.parse("frame.rate >= 30fps"))
+    ).cases
+    assert (rate.verdict, rate.value) == ("holds", pytest.approx(1000 / 33, rel=1e-3))
