@@ -164,6 +164,29 @@ def test_a_budget_counts_what_takes_longer(lake: Path) -> None:
     assert (ended.code, "20ms" in ended.err) == (2, True)
 
 
+def test_an_objective_is_judged_on_each_board(lake: Path) -> None:
+    night = ("--since", NIGHTS[-1])
+    found = asked(lake, "budget", "--slo", "latency[net].p95 < 120us", *night, code=1)
+    assert [(row["board"], row["verdict"]) for row in found] == [
+        ("00012", "exceeded"),
+        *((board, "holds") for board in BOARDS[:3]),
+    ]
+    times = times_of("00012", NIGHTS[-1], LAYERS[0])
+    assert found[0]["value"] == quantile(times, 0.95)
+    # The layer whose p99 is the furthest above its median, which is more than half of the latency's distance.
+    tails = {layer: np.ptp(np.quantile(times_of("00012", NIGHTS[-1], layer), [0.5, 0.99])) for layer in LAYERS}
+    assert (found[0]["number"], found[0]["missed"], found[0]["guilty"]) == (200, 200, max(tails, key=tails.__getitem__))
+    assert [row["value"] for row in found[1:]] == [
+        quantile(times_of(row["board"], NIGHTS[-1], LAYERS[0]), 0.95) for row in found[1:]
+    ]
+    (pool,) = asked(lake, "budget", "--slo", "layer[pool].max < 1ms", *night, "--board", "b1")
+    assert (pool["layer"], pool["value"]) == ("pool", pytest.approx(times_of("b1", NIGHTS[-1], "pool").max()))
+    assert asked(lake, "budget", "--slo", "frame.p99 < 1ms", *night, code=4) == []
+    for arguments, said in ((("--slo", "frame.rate > 3fps"), "rates"), ((), "takes a TIME or --slo")):
+        ended = profagent("fleet", "budget", *arguments, "--lake", lake)
+        assert (ended.code, said in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize("options", [(), ("--at", "2026-11-06")])
 def test_a_diff_tells_the_layer_the_boards_and_the_night(lake: Path, options: tuple[str, ...]) -> None:
     found = asked(lake, "diff", *options, code=1)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from profagent.fleet.comparing import FleetDiff
     from profagent.lake.engines import Answer
     from profagent.lake.lake import Lake
+    from profagent.tables.slo import Objective
 
 
 class Question(NamedTuple):
@@ -214,8 +215,34 @@ def query_of(name: str) -> str:
     return resources.files("profagent.fleet").joinpath(f"queries/{name}.sql").read_text("utf-8")
 
 
-def _in_us(_context: click.Context, _argument: click.Parameter, given: str) -> float:
-    return options.time_us(given)
+def _in_us(_context: click.Context, _argument: click.Parameter, given: str | None) -> float | None:
+    return None if given is None else options.time_us(given)
+
+
+def _judged(asked: Asking, chosen: Selected, objectives: Sequence[Objective]) -> int:
+    """Show the verdict on each objective for each board, and return the exit code."""
+    from profagent.fleet.judging import (  # noqa: PLC0415 - only this needs numpy
+        COLUMNS,
+        TAILS,
+        cells_of,
+        judged_rows,
+        kind_of,
+        objective_view,
+        subject_of,
+    )
+    from profagent.tables.slo import Judgement, exit_code_of  # noqa: PLC0415 - as above
+
+    rows, judgements = [], []
+    for objective in objectives:
+        model, layer = subject_of(objective)
+        views = chosen._replace(model=model or chosen.model, layer=layer or chosen.layer).views(kind_of(objective))
+        *_, answer, tails = asked.answers([*views, objective_view(objective), query_of("slo"), TAILS])
+        named = [[dict(zip(each.names, row, strict=True)) for row in each.rows] for each in (answer, tails)]
+        found = judged_rows(objective, *named)
+        rows += [cells_of(*each) for each in found]
+        judgements.append(Judgement(objective, [judged for judged, _ in found]))
+    asked.show(COLUMNS, rows)
+    return exit_code_of(judgements)
 
 
 def question(name: str, title: str, file: str, kind: str | None) -> click.Command:
@@ -225,18 +252,28 @@ def question(name: str, title: str, file: str, kind: str | None) -> click.Comman
 
     @asking
     @choosing
-    def ask(*, asked: Asking, chosen: Selected, budget_us: float | None = None) -> None:
+    def ask(
+        *, asked: Asking, chosen: Selected, budget_us: float | None = None, objectives: Sequence[Objective] = ()
+    ) -> int | None:
+        if bool(objectives) is (budget_us is not None) and name == "budget":
+            raise UsageError("fleet budget takes a TIME or --slo", hint="write 20ms, or --slo 'latency.p99 < 20ms'")
+        if objectives:
+            return _judged(asked, chosen, objectives)
         views = chosen.views(kind)
         if budget_us is not None:
             views.append(budget_view(budget_us))
         asked.show(*asked.answers([*views, text])[-1])
+        return None
 
     if kind is not None:
         ask = of_layers(ask)
     typed = name
     if name == "budget":
         typed = "budget 20ms"
-        ask = click.argument("budget_us", metavar="TIME", callback=_in_us)(ask)
+        ask = click.argument("budget_us", required=False, metavar="[TIME]", callback=_in_us)(ask)
+        ask = options.slo("Judge an objective, such as 'frame.p99 < 33ms', on each board: exit code 1 if exceeded.")(
+            ask
+        )
     examples = f"Example: profagent fleet {typed} --since 2026-11-01\nExample: profagent fleet {typed} --label rack=3"
     return click.command(name, help="\n\n".join([title, "\b\n" + "\n".join(about), examples]))(ask)
 

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.formats.inference_times import share_within
 from profagent.limits import READERS
+from profagent.stats.figures import figures_of
 from profagent.stats.stats import gathered
 from profagent.store.database import readings
+from profagent.store.frame_times import FrameTimes
+from profagent.store.frames import frames_of
 from profagent.store.queries import Scope, find_session, jobs_of
 
 if TYPE_CHECKING:
@@ -21,9 +25,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.store.database import Running
+
 # Ratio of a bucket's upper to its lower bound.
 GAMMA = 1.001 / 0.999
 LAYER, LATENCY = "layer", "latency"
+# The model under which a lake has the frames of programs that number them: their latency, and their stages and waits
+# as its layers.
+FRAMES = "(frames)"
 
 
 class LayerFigures(NamedTuple):
@@ -68,6 +77,7 @@ async def aggregates(database: Path, session: int) -> tuple[list[LayerFigures], 
         found = await find_session(readers[0], session)
         scopes = [Scope(found, row) for row in await jobs_of(readers[0], session)]
         figures = await gathered(readers, scopes, ("layer", "model"))
+        frames = await _frames(readers[0], session)
     layers: list[LayerFigures] = []
     buckets: list[Bucket] = []
     measure = figures.unit("layer")
@@ -85,7 +95,36 @@ async def aggregates(database: Path, session: int) -> tuple[list[LayerFigures], 
         latency = (LATENCY, each.model, None, None, None, "us")
         layers.append(LayerFigures._make((*latency, *each.latency, _least(times), None, None, None)))
         buckets += [Bucket(*latency, *found) for found in histogram(times)]
+    for of_part, histogram_of_part in frames:
+        layers.append(of_part)
+        buckets += histogram_of_part
     return layers, buckets
+
+
+async def _frames(connection: Running, session: int) -> list[tuple[LayerFigures, list[Bucket]]]:
+    joined = await frames_of(connection, session)
+    # Frames that are joined by order would repeat the latencies of models.
+    if joined.joined_by != "number":
+        return []
+    frames = FrameTimes()
+    async for page in joined.pages():
+        frames.add(page)
+    us = frames.us[~np.isnan(frames.us)]
+    whole = float(us.sum())
+    found = [_of_frames((LATENCY, FRAMES, None, None, None, "us"), us, None, len(us))]
+    for part in frames.part_names():
+        key = (LAYER, FRAMES, part.name, "wait" if part.is_wait else "stage", None, "us")
+        found.append(_of_frames(key, frames.part_us(part), whole, len(us)))
+    return found
+
+
+def _of_frames(
+    key: tuple[str | None, ...], us: NDArray[np.float64], whole: float | None, frames: int
+) -> tuple[LayerFigures, list[Bucket]]:
+    total = float(us.sum())
+    of_frame = (None, None) if whole is None else (share_within(total, whole), total / frames)
+    row = LayerFigures._make((*key, *figures_of(us), _least(us), *of_frame, None))
+    return row, [Bucket._make((*key, *each)) for each in histogram(us)]
 
 
 def _least(times: NDArray[np.float64]) -> float | None:

@@ -209,17 +209,23 @@ def judged(objective: Objective, series: JudgedSeries) -> Judged:
     if not len(values):
         return Judged(objective, series.name, "unknown", None, 0, 0, why=series.why or "nothing is known of it")
     is_beyond = ~np.asarray(objective.is_met(values))
-    value, exceeded = series.figure(objective), int(is_beyond.sum())
-    if why := _too_few(objective, len(values), exceeded):
-        return Judged(objective, series.name, "unknown", value, len(values), exceeded, why=why)
-    if objective.is_met(value):
-        return Judged(objective, series.name, "holds", value, len(values), exceeded, why=series.why)
+    found = decided(objective, series.name, series.figure(objective), len(values), int(is_beyond.sum()), series.why)
+    if found.verdict != "exceeded":
+        return found
     guilty, why = None, ""
     if series.names and not objective.is_rate and objective.operator.startswith("<"):
         is_known = ~np.isnan(series.us)
         guilty, why = guilty_part(series.names, series.parts[is_known], is_beyond)
     why = "; ".join(each for each in (why, series.why) if each)
-    return Judged(objective, series.name, "exceeded", value, len(values), exceeded, guilty, why)
+    return found._replace(guilty=guilty, why=why)
+
+
+def decided(objective: Objective, name: str, value: float, number: int, exceeded: int, why: str = "") -> Judged:
+    """Return the verdict on a figure of `number` values, `exceeded` of which miss the bound; no part is guilty yet."""
+    if few := _too_few(objective, number, exceeded):
+        return Judged(objective, name, "unknown", value, number, exceeded, why=few)
+    verdict: Verdict = "holds" if objective.is_met(value) else "exceeded"
+    return Judged(objective, name, verdict, value, number, exceeded, why=why)
 
 
 def _too_few(objective: Objective, count: int, exceeded: int) -> str:
