@@ -54,7 +54,7 @@ NOTICE = "<!-- `make docs` makes this page from {}. -->"
 # A heading, or a bound: its name, value and the text below it.
 _BOUND = re.compile(r'^(?:# (.+)|(\w+) = ([^\n]+)(?:\n"""([^"]+)""")?)$', re.MULTILINE)
 KINDS = {"summary": "Summaries (CSV)", "timeline": "Timelines", "report": "Reports", "table": "Tables of databases"}
-FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown --allow -o"
+FLEET = "--engine --since --until --board --label --lake --model --layer --at --markdown --allow --slo -o"
 # Commands that a page explains, and their options whose meaning stands there or in their name.
 EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against --slo"),

@@ -43,7 +43,7 @@ class FrameSeries:
         of_process, matrix, us = self._times.process, self._times.matrix(), self._times.us
         parts = self._times.part_names()
         names = [part.name for part in parts]
-        why = "" if self._joined_by == "number" else f"frames are joined by {self._joined_by}"
+        why = "" if self._joined_by == "number" else f"frames are joined by the order of {self._joined_by}"
         processes = np.unique(of_process).tolist()
         for process in processes:
             ours, about = of_process == process, f"process {process}" if len(processes) > 1 else ""

@@ -11,6 +11,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS
+from profagent.lake.aggregates import FRAMES, aggregates
 from profagent.stats.document import model_lines, stats_document
 from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
 from profagent.stats.session_figures import By, Row, SessionFigures, joined_us, split
@@ -434,7 +435,8 @@ async def test_stages_and_waits_sum_to_the_frames(builder: DatabaseBuilder) -> N
     _marked(
         builder, session, [(name, at + begin, at + end, n) for n, at in bases.items() for name, begin, end in steps]
     )
-    found = await stats(builder.close(), by="frame")
+    database = builder.close()
+    found = await stats(database, by="frame")
     (figures,) = found.frames
     assert figures[:3] == (500, "number", 3)
     assert (figures.latency.median, figures.age.median, figures.missing, figures.lost) == (72, 72, 1, 0)
@@ -451,6 +453,11 @@ async def test_stages_and_waits_sum_to_the_frames(builder: DatabaseBuilder) -> N
     }
     assert sum(total for _, total in totals.values() if total) == figures.latency.total == 216
     assert sum(row.share or 0 for row in found.rows) == pytest.approx(100)
+    # A lake has them as a model whose layers are the stages and waits.
+    layers, buckets = await aggregates(database, session)
+    rows = {(row.layer, row.type): row.total for row in layers if row.model == FRAMES}
+    assert rows == {**{key: total for key, (_, total) in totals.items()}, (None, None): 216}
+    assert sum(each.number for each in buckets if each.model == FRAMES and each.layer is None) == 3
 
 
 def test_calls_alone_are_joined_by_order(builder: DatabaseBuilder, capsys: pytest.CaptureFixture[str]) -> None:
