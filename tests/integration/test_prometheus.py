@@ -44,7 +44,8 @@ def recording(workspace: Path) -> Iterator[tuple[Host, str]]:
     sources = ("--spools", "ops,marks,metrics", "--metrics-hz", "5")
     with running("--simulate", "--rate", "20", "--model", "resnet50", *sources) as board:
         arguments = ("--board", board.address, "--workspace", workspace, "--metrics-listen", "127.0.0.1:0")
-        with started("record", *arguments) as host:
+        # It holds: the rules of docs/grafana are to be quiet.
+        with started("record", *arguments, "--slo", "latency.p50 < 10s") as host:
             (line,) = host.err.until("metrics for Prometheus: ")
             yield host, line.rpartition(" ")[2]
 
@@ -129,6 +130,8 @@ def test_every_panel_of_the_dashboard_shows_a_real_capture(tmp_path: Path) -> No
     values = samples(scrape)
     (records,) = [value for labels, value in values["profagent_records_total"] if labels["kind"] == "aicore"]
     assert 0 < records <= int(re.findall(r"(\d[\d,]*) aicore", ended.out)[0].replace(",", ""))
+    ((judged, exceeded),) = values["profagent_slo_exceeded"]
+    assert (judged["slo"], judged["name"], exceeded) == ("latency.p50 < 10s", "resnet50", 0)
     ((labels, _),) = values["profagent_board_info"]
     assert labels["simulated"] == "true"
     with pytest.raises(OSError, match="refused"):

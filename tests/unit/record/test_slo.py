@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,24 @@ import pytest
 from profagent.ingest.changes import JobChanges, SourceRows
 from profagent.ingest.live_latency import InferenceTimes
 from profagent.limits import JUDGED_S, MOST_JUDGED
+from profagent.link.coverage import Standing
+from profagent.link.credentials import Access
 from profagent.record.exposition import Exposition
+from profagent.record.options import RecordOptions
+from profagent.record.record import BoardRecord
 from profagent.record.slo import Alarm, JudgingObserver, LiveObjectives
+from profagent.store.events import Event
+from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from profagent.store.writer import Applied
 from profagent.tables.slo import Objective
-from tests.unit.record.link import Nobody
+from profagent.watch.lines import line_of
+from profagent.watch.watch import WatchOptions, watch
+from tests.unit.record.link import Nobody, Sender
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 FPS = 5
@@ -133,6 +145,52 @@ def test_memory_is_bounded_and_the_past_is_forgotten() -> None:
     assert (found.verdict, found.number) == ("unknown", 0)
 
 
+def marks(frames: int) -> list[Applied]:
+    """A batch with the marks of frames."""
+    rows = [row for number in range(frames) for row in frame_rows(number)]
+    return [Applied(JobChanges("MARKS-1", "marks", [SourceRows("marks.1", "range", rows)]), 1)]
+
+
+async def test_record_ends_with_1_if_an_alarm_was_on_unless_data_is_missing(tmp_path: Path) -> None:
+    workspace, said = Workspace(tmp_path), list[str]()
+    async with Store(workspace.database) as store:
+        options = RecordOptions(("euler",), workspace, objectives=[Objective.parse("frame.p95 < 1ms")])
+        recorded = BoardRecord("euler", options, store, said.append)
+        await Sender(recorded._recording).open()
+        recorded._capture.session.has_synced = True
+        recorded._capture.coverage.stand(Standing.COVERED, 2**50)
+        await recorded._end()
+        assert (await recorded.summary())["exit_code"] == 0
+        judging: Any = recorded._judging
+        judging.changed(marks(50))
+        judging.judge()
+        assert any(line.startswith("ALARM frame.p95 < 1ms: p95 is 13.0") for line in said)
+        summary = await recorded.summary()
+        assert (summary["exit_code"], summary["slo"]) == (1, judging.live.documents())
+
+
+async def test_watch_shows_the_alarm_and_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, shown = asyncio.Event(), list[Event]()
+
+    class FakeCapture:
+        session = coverage = None
+
+        def __init__(self, _address: str, _sink: Any, observer: Any, **_: Any) -> None:
+            self.observer = observer
+
+        async def run(self) -> None:
+            self.observer.changed(marks(50))
+
+    monkeypatch.setattr("profagent.watch.watch.Capture", FakeCapture)
+    objectives = (Objective.parse("frame.p95 < 1ms"),)
+    options = WatchOptions("good:1", access=Access(insecure=True), objectives=objectives)
+    summary = await watch(options, shown.append, lambda _: None, stop)
+    assert summary["exit_code"] == 1
+    (event,) = (each for each in shown if each["event"] == "slo")
+    assert line_of(event).startswith("ALARM frame.p95 < 1ms: p95 is 13.0")
+    assert (event["alarm"], event["unit"], event["share"]) == (True, "us", 1.0)
+
+
 def test_an_observer_hands_on_what_it_sees_and_feeds_the_metrics() -> None:
     exposition = Exposition()
     seen: list[Alarm] = []
@@ -140,9 +198,7 @@ def test_an_observer_hands_on_what_it_sees_and_feeds_the_metrics() -> None:
     observer: Any = JudgingObserver(
         measuring, [Objective.parse("frame.p95 < 1ms")], seen.append, measuring.judged, now_s=lambda: 5.0
     )
-    rows = [row for number in range(50) for row in frame_rows(number)]
-    batch = JobChanges("MARKS-1", "marks", [SourceRows("marks.1", "range", rows)])
-    observer.changed([Applied(batch, 1)])
+    observer.changed(marks(50))
     observer.judge()
     # The last frames may still get stages.
     assert [(each.is_on, each.judged.number) for each in seen] == [(True, 39)]

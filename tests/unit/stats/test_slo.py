@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,13 +14,10 @@ from profagent.errors import UsageError
 from profagent.store.frames import Frame, FramePart
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import Judged, JudgedSeries, Objective, exit_code_of, judged, judgement, unjudged
+from profagentd.simulate.program import STAGES, FrameSteps, SlowStage
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-STAGES = ("preprocess", "NPU yolo", "wait for resnet", "postprocess")
-MEANS_US = (3000.0, 8000.0, 600.0, 2000.0)
-FRAMES, RUNS = 250, 50
+WAIT = "wait for resnet"
+FRAMES, RUNS = 200, 50
 US = {"ns": 0.001, "us": 1, "µs": 1, "ms": 1000, "s": 1_000_000}
 
 
@@ -118,20 +114,21 @@ def test_the_worst_case_is_the_verdict_and_comes_first() -> None:
     assert [exit_code_of(each) for each in ([holds], [holds, unjudged(objective, "")], [none, found])] == [0, 4, 1]
 
 
-def drawn(seed: int, slow: int | None = None, share: float = 0.04) -> list[Frame]:
-    """Frames whose stages take what they take in the simulated board, and one stage twice that in some frames."""
+def drawn(seed: int, slow: str = "", contends: float = 0.3) -> list[Frame]:
+    """Frames of the simulated board's program, whose `slow` part takes long in some; another model has the NPU."""
     random = np.random.default_rng(seed)
-    times: NDArray[np.float64] = np.array(MEANS_US) * random.lognormal(0, 0.08, (FRAMES, len(STAGES)))
-    times[:, 2] *= random.random(FRAMES) < 0.5  # the other model is there for half of the frames
-    if slow is not None:
-        times[random.random(FRAMES) < share, slow] += 0.6 * MEANS_US[1]
+    steps = FrameSteps(seed, [SlowStage(slow, 5.0, 0.05)] if slow in STAGES else [])
     found = []
-    for number, ends in enumerate((np.cumsum(times, axis=1) * 1000).astype(np.int64).tolist()):
-        begin = number * 33_000_000
-        bounds = zip(STAGES, [0, *ends], ends, strict=False)
-        parts = [FramePart(name, name.startswith("wait"), begin + low, begin + high) for name, low, high in bounds]
-        kept = tuple(part for part in parts if part.us)
-        found.append(Frame(1, 0, number, begin, begin + ends[-1], kept))
+    for number in range(FRAMES):
+        begin = number * 33_000
+        waited = int(random.uniform(0, 500)) * (random.random() < contends)
+        waited += 2000 * (slow == WAIT and random.random() < 0.05)
+        ran = begin + waited + int(random.normal(3150, 20))
+        before, infer, after = steps.around(begin, ran + 75)
+        at = (("infer", infer[1], begin), (WAIT, begin, begin + waited), ("NPU yolo", begin + waited, ran))
+        parts = [before, *at, ("call yolo", ran, ran + 75), after]
+        kept = [FramePart(name, name == WAIT, low * 1000, high * 1000) for name, low, high in parts if low < high]
+        found.append(Frame(1, 0, number, kept[0].begin_ns, kept[-1].end_ns, tuple(kept)))
     return found
 
 
@@ -143,30 +140,30 @@ def frame_verdict(frames: list[Frame], text: str) -> Judged:
 
 
 def test_a_planted_guilty_stage_is_named_and_none_in_a_clean_run() -> None:
+    guilty = ("preprocess", "infer", "postprocess", WAIT)
     for seed in range(RUNS):
-        slow = seed % len(STAGES)
-        found = frame_verdict(drawn(seed, slow), "frame.p99 < 16.5ms")
+        slow = guilty[seed % len(guilty)]
+        found = frame_verdict(drawn(seed, slow), "frame.p99 < 5.6ms")
         assert found.guilty is not None
-        assert (found.verdict, found.guilty.part) == ("exceeded", STAGES[slow])
-        assert found.guilty.share > 0.5
-        clean = frame_verdict(drawn(seed), "frame.p99 < 16.5ms")
+        assert (found.verdict, found.guilty.part) == ("exceeded", slow)
+        clean = frame_verdict(drawn(seed), "frame.p99 < 5.6ms")
         assert (clean.verdict, clean.guilty) == ("holds", None)
         # A bound within the noise is exceeded by chance: no stage is guilty of it.
-        tight = frame_verdict(drawn(seed), "frame.p95 < 14ms")
+        tight = frame_verdict(drawn(seed, contends=0), "frame.p90 < 4.48ms")
         assert (tight.verdict, tight.guilty, tight.why) == ("exceeded", None, "no single part explains it")
 
 
 def test_what_is_always_slow_has_nothing_to_be_compared_with() -> None:
     found = frame_verdict(drawn(0), "frame.mean < 1ms")
     assert found.guilty is None
-    assert found.why == "too few values meet the bound to tell what is usual; NPU yolo takes 60 %"
+    assert found.why == "too few values meet the bound to tell what is usual; NPU yolo takes 69 %"
 
 
 def test_stages_and_frames_of_each_process_are_judged_by_themselves() -> None:
     frames = drawn(0)
     framed = FrameSeries("spans")
     framed.add([*frames, *(Frame(2, 0, each.number, each.begin_ns, each.end_ns, each.parts) for each in frames)])
-    found = judgement(Objective.parse("stage.p50 < 5ms"), framed.of(Objective.parse("stage.p50 < 5ms")))
+    found = judgement(Objective.parse("stage.p50 < 3ms"), framed.of(Objective.parse("stage.p50 < 3ms")))
     assert [each.name for each in found.cases if each.verdict == "exceeded"] == [
         "NPU yolo, process 1",
         "NPU yolo, process 2",
