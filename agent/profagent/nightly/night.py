@@ -360,7 +360,10 @@ class BoardOutcome:
     def document(self) -> dict[str, Any]:
         """Return the result as JSON fields."""
         facts = {name: getattr(self, name) for name in ("board", "session", "attempts", "problems", "coverage")}
-        facts |= {"compared": [asdict(each) for each in self.compared], "trends": [asdict(each) for each in self.trends]}
+        facts |= {
+            "compared": [asdict(each) for each in self.compared],
+            "trends": [asdict(each) for each in self.trends],
+        }
         more = {"simulated": self.is_simulated, "slo": [each.document() for each in self.slo]}
         return {**facts, **more, "verdict": self.verdict.word, "seconds": round(self.seconds, 1)}
 

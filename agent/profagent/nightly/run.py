@@ -22,8 +22,8 @@ from profagent.nightly.night import BoardOutcome, Compared, NightVerdict, Slower
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.stats.figures import figures_of
-from profagent.stats.trend import history, newest_run, summed
 from profagent.stats.slo import judgements
+from profagent.stats.trend import history, newest_run, summed
 from profagent.store.database import reading
 from profagent.store.queries import find_session
 from profagent.store.workspace import baseline_session
