@@ -8,7 +8,7 @@ import re
 import zlib
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -326,9 +326,10 @@ async def test_the_nights_up_to_a_session_are_shown_with_their_levels(tmp_path: 
             ticks = [9100 if night >= 4 else 7000, 1400]
             builder.aicore(inference, builder.new_part(session, model, "aicore"), ticks)
     builder.close()
+    asked: list[tuple[int, Literal["en", "zh"]]] = [(8, "en"), (8, "zh"), (5, "en")]
     shown = {
         (session, language): await gather(Operand("s", tmp_path / "profagent.db", session), [], language)
-        for session, language in ((8, "en"), (8, "zh"), (5, "en"))
+        for session, language in asked
     }
     (history,) = shown[8, "en"]["history"]
     assert history["title"] == "yolo, latency from records: 8 nights, from 1,000.0 to 1,000.0 us"
