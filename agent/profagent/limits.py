@@ -158,6 +158,13 @@ reported as one."""
 OPEN_FRAMES = 1024
 """frames of a process that wait for further stages: the one with the smallest number is complete, and a later stage of
 it counts as a frame of its own."""
+FRAME_DELAY_S = 1.0
+"""s by which a mark may come after one that began later, and that a frame waits for a further stage while its program
+runs: a later one counts as a frame of its own on the screen."""
+MOST_WAITING_MARKS = 20_000
+"""marks of frames that wait for earlier ones: the earliest is taken, whatever may come before it."""
+SHOWN_FRAMES = 600
+"""frames of which the screen has the figures: the oldest is forgotten."""
 LARGEST_AGE_S = 3600.0
 """s from the capture of a frame to its end: the time of the capture is of another clock, and the age is unknown."""
 LARGEST_CONTENT_BYTES = 4 << 20

@@ -1,7 +1,7 @@
 """`advise`: the findings of rules about a session, with evidence and the most that each could save.
 
-Rules read the views and four tables made for them: `layer_means`, `model_means`, `inference_times` and `step_times`.
-The figures in these are those of `stats`: final inferences without warm-up.
+Rules read the views and five tables made for them: `layer_means`, `model_means`, `inference_times`, `step_times`, and
+`npu_waits`. The figures in these are those of `stats`: final inferences without warm-up.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN
 from profagent.stats.stats import gathered
 from profagent.store.database import fetched_named, fetched_one, readings, run_script
+from profagent.store.npu_work import npu_work_of
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.tables.provenance import likely_counters, provenance_of
 
@@ -95,6 +96,17 @@ CREATE TEMP TABLE inference_times (model TEXT, latency_us REAL, records_us REAL,
 --   data_us           time in which it waited for data
 CREATE TEMP TABLE step_times (step TEXT, device TEXT, us REAL, communication_us REAL, free_us REAL, preparing_us REAL,
     data_us REAL);
+-- Models that waited while the NPU worked for another model, process or call.
+--   process      process of the model that waited
+--   for_model    model that had the NPU meanwhile
+--   for_process  its process; 0 where it is not known
+--   waits        number of execute calls that waited
+--   calls        number of all execute calls of the model
+--   waited_us    sum of what they waited
+--   calls_us     sum of what all of them took
+--   model
+CREATE TEMP TABLE npu_waits (model TEXT, process INTEGER, for_model TEXT, for_process INTEGER, waits INTEGER,
+    calls INTEGER, waited_us REAL, calls_us REAL);
 """
 _STEPS = """
 WITH parts AS (
@@ -113,6 +125,7 @@ FROM parts WHERE step LIKE 'step %' GROUP BY step HAVING sum(us) FILTER (WHERE p
 _STEP_US = "SELECT avg(us) FROM temp.step_times"
 _LAYER = f"INSERT INTO temp.layer_means VALUES ({', '.join('?' * (9 + len(RATIOS)))})"  # noqa: S608 - marks
 _MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?, ?)"
+_WAIT = "INSERT INTO temp.npu_waits VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INFERENCE = "INSERT INTO temp.inference_times VALUES (?, ?, ?, ?)"
 _HAS_CALLS = (
     "SELECT EXISTS (SELECT 1 FROM part JOIN log USING (log) WHERE session = ? AND kind = 'acl_api' AND offset > 0)"
@@ -350,6 +363,7 @@ class _Means:
         for model, times in self._figures.inference_times():
             # SQLite stores NaN as NULL.
             await connection.executemany(_INFERENCE, [(model, *row) for row in times.tolist()])
+        await connection.executemany(_WAIT, (await npu_work_of(connection, session)).contention())
         await connection.execute("PRAGMA query_only = ON")
 
     def _layer_rows(self) -> Iterator[tuple[Any, ...]]:

@@ -11,11 +11,13 @@ from profagent.advise.report import advice_document
 from profagent.advise.rules import all_rules
 from profagent.api.answers import Answer, answer_of, fields_by, stats_answer, table_of
 from profagent.api.reading import SessionDatabase, TemporaryFolder, query_table, view_table
+from profagent.api.table import Table
 from profagent.api.waiting import wait_for
 from profagent.diff.diff import Operand
 from profagent.report.report import write_report
 from profagent.stats.stats import stats
 from profagent.store.database import reading
+from profagent.store.frames import frames_of
 from profagent.store.sessions import require_records
 from profagent.tables.arrow import Field
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
     from profagent.advise.rules import Language
     from profagent.api.provenance import Provenance
-    from profagent.api.table import Table
     from profagent.stats.session_figures import StatsBy
+    from profagent.store.frames import Frame, JoinedBy
 
 Unit = Literal["aicore", "aicpu"]
 _FINDINGS = (
@@ -34,6 +36,15 @@ _FINDINGS = (
     Field("share", "float64", "%"),
     Field("likely", "int64"),
     Field("per", "text"),
+)
+_FRAMES = (
+    *(Field("process", "int64"), Field("frame", "int64"), Field("joined_by", "text")),
+    *(
+        Field(name, "float64", "us")
+        for name in ("start_us", "end_us", "duration_us", "age_us", "stages_us", "waits_us")
+    ),
+    *(Field("largest", "text"), Field("largest_us", "float64", "us")),
+    *(Field("dropped_before", "int64"), Field("lost_before", "int64")),
 )
 _VIEWS: Mapping[Unit, str] = {"aicore": "op_records", "aicpu": "aicpu_records"}
 
@@ -108,6 +119,19 @@ class Session:
         0
         """
         return self._view("ranges")
+
+    def frames(self) -> Table:
+        """Return the frames of programs, in the order of their numbers: latency, age, stages and waits in µs.
+
+        `largest` is the part that took longest, `dropped_before` how many numbers the program left out before the
+        frame, `lost_before` how many are not here while marks were lost. `joined_by` is `number`; `spans` or `calls`
+        where no mark has a frame's number and these were joined by order.
+
+        >>> import profagent
+        >>> profagent.open("lab").session().frames()["joined_by"][:2]
+        ['calls', 'calls']
+        """
+        return Table.of_rows(_FRAMES, wait_for(_frame_rows(self.database, self.number)), self.provenance)
 
     def metrics(self) -> Table:
         """Return what the board measured of itself, as the view `metrics`; the column `unit` has each value's unit.
@@ -205,6 +229,22 @@ class Session:
 
     def _view(self, view: str, columns: Sequence[str] = ()) -> Table:
         return view_table(SessionDatabase(self.database, self._folder), view, self.number, self.provenance, columns)
+
+
+async def _frame_rows(database: Path, session: int) -> list[tuple[Any, ...]]:
+    async with reading(database) as connection:
+        found = await frames_of(connection, session)
+        return [_frame_row(frame, found.joined_by) async for page in found.pages() for frame in page]
+
+
+def _frame_row(frame: Frame, joined_by: JoinedBy) -> tuple[Any, ...]:
+    times = frame.times()
+    (largest, _), largest_us = max(times.items(), key=lambda each: each[1], default=((None, False), None))
+    waits_us = sum(us for (_, is_wait), us in times.items() if is_wait)
+    return (
+        *(frame.process, frame.number, joined_by, frame.begin_ns / 1000, frame.end_ns / 1000),
+        *(frame.us, frame.age_us, frame.us - waits_us, waits_us, largest, largest_us, frame.missing, frame.lost),
+    )
 
 
 async def _require_records(database: Path, session: int) -> None:

@@ -22,10 +22,13 @@ from profagent.export.blocks import (
     args_text,
     integers,
 )
+from profagent.export.frame_blocks import frame_slices
 from profagent.export.inference_blocks import COLUMNS, WITH_RATIOS, InferenceBlocks
 from profagent.formats.names import model_text
 from profagent.ingest.source import drawn_views
 from profagent.store.database import fetched, fetched_one, pages
+from profagent.store.frames import frames_of, has_numbered_frames
+from profagent.store.npu_work import NS_PER_US
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.tables.table import UNKNOWN
@@ -163,6 +166,8 @@ class SessionTrace:
         for view in self._events_views:
             async for block in self._events(view, clock, tracks):
                 yield block
+        async for block in self._frames(clock, tracks):
+            yield block
         for view in self._counters_views:
             async for block in self._counters(view, clock, tracks):
                 yield block
@@ -233,6 +238,16 @@ class SessionTrace:
                 slices = Slices(*labels, tracks.take_all(*place, starts, ends, lanes), starts, ends)
                 arrows = ((at, row[10].split(",")) for at, row in enumerate(rows) if row[10])
                 yield slices._replace(flows=tuple(Flow(at, "s", int(each)) for at, found in arrows for each in found))
+
+    async def _frames(self, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
+        """Yield a slice for each frame that has a number, and one within it for each of its parts."""
+        if not await has_numbered_frames(self._connection, self.session.session):
+            return
+        frames = await frames_of(self._connection, self.session.session)
+        async for page in frames.pages():
+            drawn = [each for each in page if self._from_us <= each.end_ns // NS_PER_US <= self._to_us]
+            if drawn:
+                yield frame_slices(sorted(drawn, key=lambda each: each.begin_ns), self._process, clock, tracks)
 
     async def _counters(self, view: View, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None

@@ -11,7 +11,7 @@ import numpy as np
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.dropped_marks import reckon_dropped
 from profagent.ingest.mark_numbers import Life, dropped_entry
-from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Seen, Source, Span, View
+from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Marked, Seen, Source, Span, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
 
@@ -275,14 +275,27 @@ FROM {rows_of("mark_run", "MARKS")} WHERE s.session = ? ORDER BY t.pid, t.writer
 
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
-    """Return marks as instants and others as spans, without those during which the board's clock was set back."""
-    spans, instants = [], []
-    for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
+    """Return marks as instants, others as spans, and those of frames; none during which the clock was set back."""
+    spans, instants, framed = [], [], []
+    for _, kind, text, attributes, pid, tid, begin_ns, end_ns, number, lane in rows:
+        if kind != MarkKind.STEP.value and end_ns >= begin_ns and '"frame"' in attributes:
+            told = json.loads(attributes)
+            if type(told.get("frame")) is int:
+                about = (pid, tid, lane, kind == MarkKind.MARK.value, text, begin_ns, end_ns, number)
+                framed.append(Marked(*about, told["frame"], _captured_ns(told)))
         if kind == MarkKind.MARK.value:
             instants.append(Instant(begin_ns // NS_PER_US, text))
         elif end_ns >= begin_ns:
             spans.append(Span(text, begin_ns, end_ns))
-    return Seen(spans=spans, instants=instants)
+    return Seen(spans=spans, instants=instants, framed=framed)
+
+
+def _captured_ns(attributes: dict[str, Any]) -> int | None:
+    """Return when the frame was captured, as the program told it and `FRAME_MARKS` reads it."""
+    ns, us = attributes.get("captured_ns"), attributes.get("captured_us")
+    if type(ns) is int:
+        return ns
+    return int(us * NS_PER_US) if type(us) in (int, float) else None
 
 
 SOURCE = Source(

@@ -152,6 +152,21 @@ class Instant(NamedTuple):
     text: str
 
 
+class Marked(NamedTuple):
+    """Mark or span of a program; `number` counts marks, `frame` and `captured_ns` are None where it gave none."""
+
+    process: int
+    thread: int
+    lane: int
+    is_mark: bool
+    name: str
+    begin_ns: int
+    end_ns: int
+    number: int = 0
+    frame: int | None = None
+    captured_ns: int | None = None
+
+
 class Occurrence(NamedTuple):
     """Event among many similar ones, of which the rate is of interest."""
 
@@ -166,6 +181,7 @@ class Seen(NamedTuple):
     spans: Sequence[Span] = ()
     instants: Sequence[Instant] = ()
     occurrences: Sequence[Occurrence] = ()
+    framed: Sequence[Marked] = ()
 
 
 class Headline(NamedTuple):

@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from profagent.ingest.marks import FRAME_MARKS, MARKED_FRAMES, NUMBER_RUNS
+from profagent.ingest.source import Marked
 from profagent.limits import LARGEST_AGE_S, OPEN_FRAMES, ROWS_PER_PAGE
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.npu_work import NS_PER_US, npu_work_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+
+    import aiosqlite
 
     from profagent.store.database import Running
     from profagent.store.npu_work import NpuWork
@@ -92,21 +95,6 @@ class Frame:
             key = (part.name, part.is_wait)
             sums[key] = sums.get(key, 0) + part.end_ns - part.begin_ns
         return {key: ns / NS_PER_US for key, ns in sums.items()}
-
-
-class Marked(NamedTuple):
-    """Mark or span of a program; `number` counts marks, `frame` and `captured_ns` are None where it gave none."""
-
-    process: int
-    thread: int
-    lane: int
-    is_mark: bool
-    name: str
-    begin_ns: int
-    end_ns: int
-    number: int = 0
-    frame: int | None = None
-    captured_ns: int | None = None
 
 
 class PartInterval(NamedTuple):
@@ -262,6 +250,11 @@ class _Process:
         while self._is_numbered and len(self._frames) > OPEN_FRAMES:
             yield self._close(heapq.heappop(self._order))
 
+    def settle(self, before_ns: int) -> Iterator[Frame]:
+        """Yield the frames that ended before a time, up to the first that did not."""
+        while self._order and self._frames[self._order[0]].end_ns < before_ns:
+            yield self._close(heapq.heappop(self._order))
+
     def end(self) -> Iterator[Frame]:
         """Yield the frames that were open."""
         if len(self._ends):
@@ -405,6 +398,11 @@ class FrameJoin:
             self._processes[marked.process] = process
         return process.take(marked)
 
+    def settle(self, before_ns: int) -> Iterator[Frame]:
+        """Yield the numbered frames that ended before a time, those of a process up to the first that did not."""
+        for process in self._processes.values():
+            yield from process.settle(before_ns)
+
     def end(self) -> Iterator[Frame]:
         """Yield the frames that were open."""
         for process in self._processes.values():
@@ -445,6 +443,12 @@ def _of_call(work: NpuWork, call: int) -> Marked:
     calls = work.calls
     own = (int(column[call]) for column in (calls.begin_ns, calls.end_ns))
     return Marked(int(calls.process[call]), int(calls.thread[call]), 0, False, f"execute {work.name(call)}", *own)
+
+
+async def has_numbered_frames(connection: aiosqlite.Connection, session: int) -> bool:
+    """Return True if a program of the session numbered its frames."""
+    is_numbered, _ = await fetched_one(connection, MARKED_FRAMES, (session,))
+    return bool(is_numbered)
 
 
 async def frames_of(connection: Running, session: int) -> SessionFrames:

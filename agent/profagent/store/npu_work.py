@@ -185,6 +185,12 @@ class NpuWork:
         return waited
 
 
+def no_work() -> NpuWork:
+    """Return the work of a program of which no call and no segment is known."""
+    none = np.empty(0, np.int64)
+    return NpuWork(ExecuteCalls(*[none] * 5), WorkSegments(none, none, none.astype(np.bool_), *[none] * 4), {})
+
+
 async def npu_work_of(connection: Running, session: int) -> NpuWork:
     """Return the calls and segments of a session; both are columns, of some fifty bytes for each call."""
     return await connection.run(partial(_read, session))

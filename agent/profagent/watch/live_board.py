@@ -9,13 +9,15 @@ from cachetools import LRUCache
 
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.source import RowReader, headlines
-from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS
+from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS, SHOWN_FRAMES
+from profagent.store.live_frames import LiveFrames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from profagent.ingest.changes import JobChanges
     from profagent.ingest.source import CounterValue, Instant, Occurrence, Span
+    from profagent.store.frames import Frame
 
 US_PER_S = 1_000_000
 NS_PER_US = 1000
@@ -33,7 +35,7 @@ class LiveBoard:
     """Accumulator of board events: newest values of counters; occurrences, spans and instants since the last event."""
 
     def __init__(self, *, with_all: bool = False) -> None:
-        """Create an accumulator; with `with_all`, an event has every counter and each instant."""
+        """Create an accumulator; with `with_all`, an event has every counter, instant and frame."""
         self._with_all = with_all
         self._rows = RowReader()
         self._headlines = headlines()
@@ -42,6 +44,9 @@ class LiveBoard:
         # Instants since the last event; the count also has those that the bound dropped.
         self._instants: deque[Instant] = deque(maxlen=REMEMBERED_SPANS)
         self._instant_count = 0
+        # Frames of programs, and those that are complete since the last event.
+        self._frames = LiveFrames()
+        self._complete: deque[Frame] = deque(maxlen=SHOWN_FRAMES)
         # Newest value of each counter by name.
         self._values: dict[str, float] = {}
         # Newest time of any row, in board µs.
@@ -66,6 +71,9 @@ class LiveBoard:
                 self._take_occurrences(batch.job, seen.occurrences)
                 self._take_spans(seen.spans)
                 self._take_instants(seen.instants)
+                if self._with_all and seen.framed:
+                    new = [each for each in seen.framed if each.end_ns // NS_PER_US > self._shown_until_us]
+                    self._complete.extend(self._frames.take(new))
 
     def event(self) -> dict[str, Any] | None:
         """Return the event of everything since the last one; None if nothing is new."""
@@ -87,6 +95,8 @@ class LiveBoard:
         if self._with_all:
             found["metrics"] = {name: (value, self._units[name]) for name, value in self._values.items()}
             found["marks"] = [*self._instants]
+            found["frames"] = [*self._complete]
+            self._complete.clear()
         # The next rate begins where this one ended, so that pauses between operators count as well.
         for job, rate in list(self._rates.items()):
             self._rates[job] = _Rate(0, rate.until_us, rate.until_us)

@@ -15,7 +15,15 @@ from cachetools import LRUCache
 from profagent.formats.figure_states import FigureState
 from profagent.formats.names import model_text
 from profagent.formats.records import api_name
-from profagent.limits import SHOWN_CALLS, SHOWN_EVENTS, SHOWN_METRICS, SHOWN_MODELS, SHOWN_SPAN_NAMES, SHOWN_VALUES
+from profagent.limits import (
+    SHOWN_CALLS,
+    SHOWN_EVENTS,
+    SHOWN_FRAMES,
+    SHOWN_METRICS,
+    SHOWN_MODELS,
+    SHOWN_SPAN_NAMES,
+    SHOWN_VALUES,
+)
 from profagent.watch.layers import ModelLayers
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 
     from profagent.link.messages import Board
     from profagent.store.events import Event
+    from profagent.store.frames import Frame
 
 # Events that a paused screen drops. Ledger, job and link events still arrive: a pause must not hide a loss.
 PAUSED = frozenset({"inference", "latency", "calls", "board"})
@@ -92,6 +101,22 @@ class EventLine(NamedTuple):
     number: int
 
 
+class FramesLine(NamedTuple):
+    """Figures of the newest frames, times in µs: `times_us` oldest first, None where not known.
+
+    `largest` is the part that takes the most of their time, with its share of it. `missing` and `lost` count numbers
+    that the program left out, and those of which marks were lost, among these frames.
+    """
+
+    times_us: tuple[float, ...]
+    number: int
+    per_s: float | None
+    age_us: float | None
+    missing: int
+    lost: int
+    largest: tuple[str, float] | None
+
+
 class _CallTimes:
     def __init__(self) -> None:
         self.count = 0
@@ -151,6 +176,9 @@ class BoardModel:
             "metrics": LRUCache(SHOWN_METRICS),
             "ranges": LRUCache(SHOWN_SPAN_NAMES),
         }
+        # The newest frames, and how many there were in all.
+        self._frames: deque[Frame] = deque(maxlen=SHOWN_FRAMES)
+        self._frame_count = 0
         # Event lines, newest last; a repeated event is one line with a count.
         self._events: LRUCache[object, EventLine] = LRUCache(SHOWN_EVENTS)
         # Number of all notes: the key of a line that has no `about`.
@@ -265,6 +293,26 @@ class BoardModel:
         found = self._series[what].items()
         return tuple(SeriesLine(name, each.unit, tuple(each.values), each.count) for name, each in sorted(found))
 
+    def frames(self) -> FramesLine:
+        """Return the figures of the newest frames of all programs."""
+        frames, sums = self._frames, dict[str, float]()
+        for frame in frames:
+            for (name, _), us in frame.times().items():
+                sums[name] = sums.get(name, 0.0) + us
+        whole = sum(sums.values())
+        largest = max(sums, key=lambda name: sums[name], default="")
+        ends = [frame.end_ns for frame in frames]
+        lasted_s = (max(ends) - min(ends)) / 1e9 if ends else 0.0
+        return FramesLine(
+            tuple(frame.us for frame in frames if frame.parts),
+            self._frame_count,
+            (len(ends) - 1) / lasted_s if lasted_s > 0 else None,
+            frames[-1].age_us if frames else None,
+            sum(frame.missing for frame in frames),
+            sum(frame.lost for frame in frames),
+            (largest, sums[largest] / whole) if whole else None,
+        )
+
     def events(self, number: int) -> tuple[EventLine, ...]:
         """Return at most `number` of the newest event lines, the newest last."""
         return tuple(self._events.values())[-number:] if number > 0 else ()
@@ -314,6 +362,8 @@ class BoardModel:
         for ops in event["ops"]:
             if ops["per_s"] is not None:
                 self._put("ranges", f"{ops['source']} ops", "/s", ops["per_s"], ops["count"])
+        self._frames.extend(event["frames"])
+        self._frame_count += len(event["frames"])
         for mark in event["marks"]:
             self.note("mark", mark.text, mark.time_us)
         self._note_time(event["time_us"])

@@ -289,6 +289,15 @@ def test_an_execute_that_takes_longer_than_its_network(rows: Rows) -> None:
     assert found["gain_us"] == 500.0
 
 
+def test_a_model_that_waits_for_another_one_on_the_npu(rows: Rows) -> None:
+    named = {"model": "m", "process": 7, "for_process": 8, "calls": 10, "calls_us": 10_000.0}
+    rows.put("npu_waits", **named, for_model="a", waits=4, waited_us=800.0)
+    rows.put("npu_waits", **named, for_model="short", waits=10, waited_us=400.0)
+    rows.put("npu_waits", **named, for_model="seldom", waits=1, waited_us=150.0)
+    (found,) = rows.found(RULES["npu-contention"])
+    assert (found["for_model"], found["wait_us"], found["gain_us"], found["waits_share"]) == ("a", 200, 80, 40)
+
+
 def test_parts_of_steps_that_take_long(rows: Rows) -> None:
     names = {"step-communication", "step-free", "step-data"}
     parts = {"communication_us": 5.0, "free_us": 5.0, "preparing_us": 5.0}

@@ -272,11 +272,11 @@ async def test_a_narrow_screen_has_panes_in_turn_and_every_key(screen: Screen) -
         for key, about, _ in KEYS:
             assert f"{key} {about}" in screen.text("keys")
         seen = []
-        for _ in range(4):
+        for _ in range(5):
             await pilot.press("v")
             await pilot.pause()
             seen += [pane.id for pane in screen.app.screen.query("#side Lines") if pane.display]
-        assert [name for name in seen if name != "inferences"] == ["metrics", "ranges", "events", "calls"]
+        assert [name for name in seen if name != "inferences"] == ["metrics", "frames", "ranges", "events", "calls"]
 
 
 async def test_it_survives_any_size(screen: Screen) -> None:
@@ -337,7 +337,7 @@ async def test_the_screen_can_be_left_from_help(screen: Screen) -> None:
         assert not screen.app.is_running
 
 
-SNAPSHOTS = {"wide": (WIDE, ()), "narrow": (NARROW, ("v", "v", "v")), "layer": (WIDE, ("enter",))}
+SNAPSHOTS = {"wide": (WIDE, ()), "narrow": (NARROW, ("v",) * 4), "layer": (WIDE, ("enter",))}
 
 
 @pytest.mark.parametrize("name", SNAPSHOTS)

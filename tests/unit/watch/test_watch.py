@@ -23,8 +23,10 @@ from profagent.ingest.live_latency import InferenceTimes
 from profagent.limits import REMEMBERED_LATENCIES, SHOWN_EVENTS
 from profagent.link.credentials import Access
 from profagent.link.messages import JobStatus, Profiling
+from profagent.store.frames import Frame, FramePart
 from profagent.watch.layers import LayerQuery, ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
+from profagent.watch.screen.panes import frame_lines
 from profagent.watch.watch import NO_COUNTER_MAP, WatchOptions, WatchView, watch_all
 from tests.encoders import aicore_record, aicpu_record, api_record, done_text
 from tests.unit.record.link import JOB, board
@@ -384,6 +386,13 @@ def test_a_paused_model_passes_figures_over_and_no_loss(job: WatchedJob) -> None
     assert job.model.events(1)[0].text == "JOB is finished"
 
 
+def _frame(number: int, begin: int, pre: int, post: int) -> Frame:
+    """A frame of two stages, times in µs; the numbers below 9 before it are all there."""
+    begin, middle, end = (each * 1000 for each in (begin, begin + pre, begin + pre + post))
+    parts = FramePart("pre", False, begin, middle), FramePart("post", False, middle, end)
+    return Frame(5, 0, number, begin, end, parts, missing=int(number == 9))
+
+
 def test_metrics_ranges_and_marks_come_with_the_board(job: WatchedJob) -> None:
     event = {
         "event": "board",
@@ -393,14 +402,19 @@ def test_metrics_ranges_and_marks_come_with_the_board(job: WatchedJob) -> None:
         "spans": [{"name": "infer", "count": 3, "mean_us": 10.0}],
         "ops": [{"source": "program", "count": 5, "per_s": 100.0}],
         "marks": [],
+        "frames": [_frame(7, 0, 30, 70), _frame(9, 100_000, 60, 40)],
         "simulated": True,
     }
+    assert "no frame yet" in str(frame_lines(job.model.frames(), 40, 4))
     job.model.take(event)
     job.model.take({**event, "metrics": {"npu.hw_utilization": (9.0, "%")}})
     assert [(line.name, line.values) for line in job.model.series("metrics")] == [("npu.hw_utilization", (7.0, 9.0))]
     assert [(line.name, line.number) for line in job.model.series("ranges")] == [("infer", 6), ("program ops", 10)]
     header = job.model.header()
     assert (header.daemon_cpu, header.is_simulated) == (1.5, True)
+    assert job.model.frames()[1:] == (4, pytest.approx(3 / 0.1), None, 2, 0, ("post", 0.55))
+    shown = "\n".join("".join(part.text for part in line) for line in frame_lines(job.model.frames(), 40, 3))
+    assert shown.splitlines()[1:] == ["30.0/s  dropped 2  age N/A ms", "largest part: post, 55%"]
 
 
 async def test_what_ends_one_of_several_boards_stands_in_its_summary_and_ends_no_other(

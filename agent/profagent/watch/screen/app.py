@@ -41,7 +41,15 @@ HIGH_LINES = 22
 # More rows than a model has layers: a move by so many ends at the first or the last one.
 FAR = 1_000_000
 MOVES = {"up,k": -1, "down,j": 1, "pageup": -10, "pagedown": 10, "home,g": -FAR, "end,G": FAR}
-SIDE_PANES = {"calls": "API calls", "metrics": "Metrics", "ranges": "Ranges and ops", "events": "Events"}
+SIDE_PANES = {
+    "calls": "API calls",
+    "metrics": "Metrics",
+    "frames": "Frames",
+    "ranges": "Ranges and ops",
+    "events": "Events",
+}
+# Panes that a wide screen has only where there is something in them.
+SELDOM = ("frames", "ranges")
 
 SHORT_KEYS = tuple((key, about) for key, about, _ in KEYS)
 # Keys of the prompt: all others are part of its text.
@@ -151,7 +159,7 @@ class BoardScreen(Screen[None]):
         names = list(SIDE_PANES)
         for name in names:
             pane = self.pane(name)
-            has_any = name != "ranges" or bool(model.series("ranges"))
+            has_any = name not in SELDOM or bool(model.frames().number if name == "frames" else model.series("ranges"))
             is_shown = name == names[self.app.side] if is_narrow else has_any
             if pane.display != is_shown:
                 pane.display = is_shown
@@ -166,6 +174,8 @@ def side_lines(model: BoardModel, name: str, width: int, height: int) -> list[Li
     match name:
         case "calls":
             return panes.call_lines(model.calls(), width)
+        case "frames":
+            return panes.frame_lines(model.frames(), width, height)
         case "events":
             return panes.event_lines(model.events(height), width)
     return panes.series_lines(model.series(name), width, height)

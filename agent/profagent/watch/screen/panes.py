@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from profagent.watch.layers import InferencesView, LayerLine, LayersView, Sort
-    from profagent.watch.model import CallLine, EventLine, Header, SeriesLine
+    from profagent.watch.model import CallLine, EventLine, FramesLine, Header, SeriesLine
     from profagent.watch.screen.paint import Line, Lines
 
 # A layer whose median differs from the baseline by more than this share is highlighted.
@@ -243,6 +243,28 @@ def call_lines(calls: Sequence[CallLine], width: int) -> list[Line]:
             line.append(word(text, STRONG if place == 1 else INK, 10 if place == 1 else 8, right=True))
         lines.append(line)
     return lines if calls else [heading, [word("no call yet", FAINT)]]
+
+
+def frame_lines(frames: FramesLine, width: int, height: int) -> list[Line]:
+    """Return the figures of the newest frames, and a chart of their latencies if the height has room for one."""
+    if not frames.number:
+        return [[word("no frame yet: mark stages with span(…, frame=7)", FAINT)]]
+    last, median, p99 = (UNKNOWN,) * 3
+    if frames.times_us:
+        last = paint.ms(frames.times_us[-1])
+        median, p99 = (paint.ms(each) for each in np.quantile(np.array(frames.times_us), (0.5, 0.99)).tolist())
+    rate = UNKNOWN if frames.per_s is None else f"{frames.per_s:,.1f}/s"
+    lost = f", {frames.lost:,} lost with marks" if frames.lost else ""
+    dropped = word(f"dropped {frames.missing:,}{lost}", BAD if frames.missing else GOOD)
+    lines = [
+        joined([word(f"last {last}", INK), word(f"median {median}", STRONG), word(f"p99 {p99} ms", INK)]),
+        joined([word(rate, INK), dropped, word(f"age {paint.ms(frames.age_us)} ms", INK)]),
+    ]
+    if frames.largest is not None:
+        name, share = frames.largest
+        lines.append([word(cut(f"largest part: {name}, {share:.0%}", width), INK)])
+    room = height - len(lines)
+    return [*lines, *paint.chart(np.array(frames.times_us), width, room)] if room > 0 and frames.times_us else lines
 
 
 def series_lines(series: Sequence[SeriesLine], width: int, height: int) -> list[Line]:

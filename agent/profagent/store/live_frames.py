@@ -1,0 +1,44 @@
+"""Frames of a program while it runs: joined by number, from marks in the order in which they come."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+from profagent.limits import FRAME_DELAY_S, MOST_WAITING_MARKS
+from profagent.store.frames import FrameJoin
+from profagent.store.npu_work import no_work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from profagent.ingest.source import Marked
+    from profagent.store.frames import Frame
+
+DELAY_NS = round(FRAME_DELAY_S * 1e9)
+
+
+class LiveFrames:
+    """Join of marks that come as spans end. Calls and segments come later, so that parts are spans and waits alone.
+
+    A frame is complete when nothing of it came for FRAME_DELAY_S, by the newest mark.
+    """
+
+    def __init__(self) -> None:
+        self._join = FrameJoin(no_work(), "number")
+        # Marks by their begins, until all that began before have come.
+        self._waiting: list[tuple[int, int, int, Marked]] = []
+        self._taken = count()
+        self._newest_ns = 0
+
+    def take(self, marks: Iterable[Marked]) -> list[Frame]:
+        """Add marks of frames, and return the frames that are complete, in the order of their numbers."""
+        for mark in marks:
+            heapq.heappush(self._waiting, (mark.begin_ns, -mark.end_ns, next(self._taken), mark))
+            self._newest_ns = max(self._newest_ns, mark.end_ns)
+        released_ns = self._newest_ns - DELAY_NS
+        found: list[Frame] = []
+        while self._waiting and (self._waiting[0][0] <= released_ns or len(self._waiting) > MOST_WAITING_MARKS):
+            found += self._join.take(heapq.heappop(self._waiting)[-1])
+        return [*found, *self._join.settle(released_ns - DELAY_NS)]
