@@ -27,11 +27,10 @@ def frame_slices(frames: Sequence[Frame], process: Callable[[str], str], clock: 
         track = tracks.take(process(f"process {frame.process}"), "frames", begin, end, place + 1)
         rows.append((labels.of(_label(frame)), track, begin, end))
         for part in frame.parts:
-            label = labels.of(Label(part.name, "wait" if part.is_wait else "stage"))
-            rows.append((label, track, _ns(clock, part.begin_ns), _ns(clock, part.end_ns)))
+            of_part = labels.of(Label(part.name, "wait" if part.is_wait else "stage"))
+            rows.append((of_part, track, _ns(clock, part.begin_ns), _ns(clock, part.end_ns)))
     rows.sort(key=lambda row: (row[2], -row[3]))
-    label, track_of, starts, ends = (integers(column) for column in zip(*rows, strict=True))
-    return Slices(labels.all, label, track_of, starts, ends)
+    return Slices(labels.all, *(integers(column) for column in zip(*rows, strict=True)))
 
 
 def _label(frame: Frame) -> Label:

@@ -295,7 +295,7 @@ def _captured_ns(attributes: dict[str, Any]) -> int | None:
     ns, us = attributes.get("captured_ns"), attributes.get("captured_us")
     if type(ns) is int:
         return ns
-    return int(us * NS_PER_US) if type(us) in (int, float) else None
+    return int(us * NS_PER_US) if isinstance(us, int | float) and not isinstance(us, bool) else None
 
 
 SOURCE = Source(

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profagent.store.frames import Frame, FrameJoin, JoinedBy, Marked, lost_numbers
+from profagent.ingest.source import Marked
+from profagent.store.frames import Frame, FrameJoin, JoinedBy, lost_numbers
 from profagent.store.npu_work import ExecuteCalls, NpuWork, WorkSegments
 
 US = 1000
