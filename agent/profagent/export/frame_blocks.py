@@ -30,7 +30,8 @@ def frame_slices(frames: Sequence[Frame], process: Callable[[str], str], clock: 
             of_part = labels.of(Label(part.name, "wait" if part.is_wait else "stage"))
             rows.append((of_part, track, _ns(clock, part.begin_ns), _ns(clock, part.end_ns)))
     rows.sort(key=lambda row: (row[2], -row[3]))
-    return Slices(labels.all, *(integers(column) for column in zip(*rows, strict=True)))
+    label, of_track, starts, ends = (integers(column) for column in zip(*rows, strict=True))
+    return Slices(labels.all, label, of_track, starts, ends)
 
 
 def _label(frame: Frame) -> Label:

@@ -413,7 +413,8 @@ def test_metrics_ranges_and_marks_come_with_the_board(job: WatchedJob) -> None:
     header = job.model.header()
     assert (header.daemon_cpu, header.is_simulated) == (1.5, True)
     frames = job.model.frames()
-    assert (frames.number, frames.per_s, frames.missing, frames.largest) == (4, pytest.approx(30), 2, ("post", 0.55))
+    assert frames.per_s == pytest.approx(30)
+    assert (frames.number, frames.missing, frames.largest) == (4, 2, ("post", 0.55))
     shown = "\n".join("".join(part.text for part in line) for line in frame_lines(job.model.frames(), 40, 3))
     assert shown.splitlines()[1:] == ["30.0/s  dropped 2  age N/A ms", "largest part: post, 55%"]
 
