@@ -14,10 +14,17 @@ if TYPE_CHECKING:
     from profagent.store.frames import Frame
 
 
-def frame_slices(frames: Sequence[Frame], process: Callable[[str], str], clock: TraceClock, tracks: Tracks) -> Slices:
-    """Return the slices of frames that are in the order of their begins.
+def frame_slices(
+    frames: Sequence[Frame],
+    time_ns: tuple[int, int],
+    process: Callable[[str], str],
+    clock: TraceClock,
+    tracks: Tracks,
+) -> Slices:
+    """Return the slices of frames that are in the order of their begins; of their parts those that touch the time.
 
-    Frames that overlap lie on tracks of their own; `process` makes the title of a process.
+    `time_ns` is the first and the last ns of that, by the board's clock. Frames that overlap lie on tracks of their
+    own; `process` makes the title of a process.
     """
     labels = Labels()
     rows: list[tuple[int, int, int, int]] = []
@@ -26,7 +33,7 @@ def frame_slices(frames: Sequence[Frame], process: Callable[[str], str], clock: 
         # Each is a lane of its own: a short frame within a long one is no part of that.
         track = tracks.take(process(f"process {frame.process}"), "frames", begin, end, place + 1)
         rows.append((labels.of(_label(frame)), track, begin, end))
-        for part in frame.parts:
+        for part in (each for each in frame.parts if each.end_ns >= time_ns[0] and each.begin_ns <= time_ns[1]):
             of_part = labels.of(Label(part.name, "wait" if part.is_wait else "stage"))
             rows.append((of_part, track, _ns(clock, part.begin_ns), _ns(clock, part.end_ns)))
     rows.sort(key=lambda row: (row[2], -row[3]))

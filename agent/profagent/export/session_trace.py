@@ -243,11 +243,13 @@ class SessionTrace:
         """Yield a slice for each frame that has a number, and one within it for each of its parts."""
         if not await has_numbered_frames(self._connection, self.session.session):
             return
+        first_ns, last_ns = self._from_us * NS_PER_US, self._to_us * NS_PER_US
         frames = await frames_of(self._connection, self.session.session)
         async for page in frames.pages():
-            drawn = [each for each in page if self._from_us <= each.end_ns // NS_PER_US <= self._to_us]
+            drawn = [each for each in page if each.end_ns >= first_ns and each.begin_ns <= last_ns]
             if drawn:
-                yield frame_slices(sorted(drawn, key=lambda each: each.begin_ns), self._process, clock, tracks)
+                drawn.sort(key=lambda each: each.begin_ns)
+                yield frame_slices(drawn, (first_ns, last_ns), self._process, clock, tracks)
 
     async def _counters(self, view: View, clock: TraceClock, tracks: Tracks) -> AsyncIterator[Block]:
         assert view.counters is not None
