@@ -346,6 +346,24 @@ REMEMBERED_SPANS = 100
 """names of spans between two lines of a board: the one that came least recently is forgotten."""
 
 # The Python API
+FEWEST_FOR_A_QUANTILE = 200
+"""values of its past that a rule of the flight recorder needs for a quantile: with fewer the rule makes no incident."""
+MOST_IN_RING = 50_000
+"""inferences that a flight recorder holds undecided: the oldest are decided at once, whatever comes after them."""
+RING_STEP_S = 0.5
+"""s between two looks of a flight recorder at what came: what came meanwhile waits."""
+RING_SETTLE_S = 2.0
+"""s that an inference stays on the disk at least, so that the board has heard that it arrived."""
+CALL_PATIENCE_S = 5.0
+"""s for the call of an inference: a flight recorder then takes the latency from the records."""
+THINNED_LOGS_S = 60
+"""s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
+JUDGED_BY_RULES = 256
+"""inferences that rules judge by one bound: for the next ones the bound is computed anew."""
+REMEMBERED_MINUTES = 120
+"""minutes of figures from which the past is known after a restart: older values no longer count for a rule's bound."""
+MOST_THINNED_TOGETHER = 4_000
+"""inferences whose records go in one transaction: the others follow in the next."""
 MOST_WAITING_EVENTS = 10_000
 """events of `profagent.watch` that wait for their reader: the oldest is dropped, and `lost` counts it."""
 ROWS_IN_REPR = 10

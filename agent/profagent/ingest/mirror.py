@@ -231,6 +231,12 @@ class JobMirror:
                 move(arrived, self._file(path))
             return data
 
+    def remove(self, path: str) -> None:
+        """Remove a mirrored file, which may be gone already."""
+        self._forget(path)
+        with self._trying(f"cannot remove {path} from the mirror"):
+            Path(self._file(path)).unlink(missing_ok=True)
+
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
         """Return True if a data file has changed since `offset` bytes of a generation were committed."""
         size = self.size(path)

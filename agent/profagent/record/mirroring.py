@@ -11,7 +11,7 @@ from profagent.errors import ProtocolError, StoreError, UnsupportedBoardError
 from profagent.files import make_anew, opened, write_all
 from profagent.formats.counter_maps import simulated_map
 from profagent.ingest.changes import LinkLedger, LogAdvanced, LogRemoved, PassedOver, loss_change
-from profagent.ingest.mirror import ClosingCache, Translated, digest_of, logs_set_aside
+from profagent.ingest.mirror import ClosingCache, JobMirror, Translated, digest_of, logs_set_aside
 from profagent.ingest.source import decoder_of, source_named
 from profagent.ledger import another_file, checked_path, refusal, removal_entry
 from profagent.limits import LARGEST_CONTENT_BYTES, REMEMBERED_JOBS
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from profagent.ingest.decoder import Decoder
     from profagent.ingest.feed import Arrival, Feed
     from profagent.ingest.memory_mirror import MemoryMirror
-    from profagent.ingest.mirror import JobMirror
     from profagent.ingest.mirror_in_place import MirrorInPlace
-    from profagent.link.messages import FollowedLog, Received
+    from profagent.link.messages import FollowedLog, LogEvent, Received
     from profagent.store.store import CommittedLog, HeldLog
     from profagent.store.workspace import Workspace
 
@@ -99,6 +98,11 @@ class OpenBatch:
         """Return True if the latest batch has an event of a log."""
         return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
 
+    def names_log(self, job: str, path: str) -> bool:
+        """Return True if the latest batch has an event of the log of a JOB at this path."""
+        raw = os.fsencode(path)
+        return any((job, raw, is_snapshot) in self._names for is_snapshot in (False, True))
+
     def names(self) -> list[BatchLogs]:
         """Return the logs that the latest two batches were going to write. Raises StoreError."""
         return [each for file in self._files for each in _names_in(file)]
@@ -151,6 +155,8 @@ class BoardMirrors:
         # By handle, complete logs of this stream whose bytes in the mirror have the committed digest.
         self._verified: dict[int, HeldLog] = {}
         self._damaged: set[int] = set()  # handles of logs whose committed bytes are not in the mirror any more
+        # By handle, logs whose files were removed because their inferences were thinned: nothing more of them is taken.
+        self._thinned: dict[int, HeldLog] = {}
         self._feed = feed
 
     def set_aside(self) -> list[tuple[str, str]]:
@@ -217,25 +223,31 @@ class BoardMirrors:
             if known is None or is_new:
                 holdings.append(Holding(log.handle))
                 continue
-            if not log.snapshot:
-                mirror.take_back(path, known.generation)
-            digest = mirror.prefix_digest(path, known.offset, declared=known.digest)
-            if log.snapshot and digest != known.digest:
-                # The process ended after the new snapshot had taken the old one's place and before its rows were
-                # committed.
-                holdings.append(Holding(log.handle, known.generation))
-            elif digest is None:
-                holdings.append(Holding(log.handle, known.generation))
-                # A missing file without committed bytes is no loss: it is made anew when the log starts again.
-                if known.offset:
-                    lost.append(self._lost(log.handle, path))
-            else:
-                holdings.append(Holding(log.handle, known.generation, known.offset, digest))
-                if known.digest not in (None, digest):
-                    lost.append(self._lost(log.handle, path))
-                if known.complete and known.digest == digest:
-                    self._verified[log.handle] = known
+            holding, is_lost = self._compare_held(mirror, log, path, known)
+            holdings.append(holding)
+            lost += [self._lost(log.handle, path)] if is_lost else []
         return holdings, lost
+
+    def _compare_held(
+        self, mirror: JobMirror | MemoryMirror | MirrorInPlace, log: FollowedLog, path: str, known: HeldLog
+    ) -> tuple[Holding, bool]:
+        """Return what the mirror holds of a log that has begun, and True if it has lost committed bytes."""
+        if not known.kept and known.complete and mirror.size(path) is None:
+            self._thinned[log.handle] = known
+            return Holding(log.handle, known.generation, known.offset, known.digest or b""), False
+        if not log.snapshot:
+            mirror.take_back(path, known.generation)
+        digest = mirror.prefix_digest(path, known.offset, declared=known.digest)
+        if log.snapshot and digest != known.digest:
+            # The process ended after the new snapshot had taken the old one's place and before its rows were committed.
+            return Holding(log.handle, known.generation), False
+        if digest is None:
+            # A missing file without committed bytes is no loss: it is made anew when the log starts again.
+            return Holding(log.handle, known.generation), known.offset > 0
+        if known.complete and known.digest == digest:
+            self._verified[log.handle] = known
+        is_lost = known.digest not in (None, digest)
+        return Holding(log.handle, known.generation, known.offset, digest), is_lost
 
     def is_open(self, job: str) -> bool:
         """Return True if the JOB's mirror and decoder are open."""
@@ -247,6 +259,7 @@ class BoardMirrors:
             job.decoder.begin_stream()
         self._verified.clear()
         self._damaged.clear()
+        self._thinned.clear()
         if self._feed is not None:
             self._feed.begin_stream()
 
@@ -313,6 +326,8 @@ class BoardMirrors:
                 changes.setdefault(job, []).append(change)
                 continue
             assert log is not None, "only a Loss can be about no log"
+            if log.handle in self._thinned and self._stays_thinned(log, received.event, reached):
+                continue
             try:
                 changes.setdefault(job, []).extend(self._changes_of(log, received.event, reached))
             except UnsupportedBoardError as error:
@@ -384,6 +399,27 @@ class BoardMirrors:
                 if not job.decoder.keeps(path):
                     return [PassedOver(path), LogRemoved(path)]
                 return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
+
+    def _stays_thinned(self, log: FollowedLog, event: LogEvent, reached: dict[int, Acknowledgement]) -> bool:
+        """Acknowledge what comes of a thinned log; return False for a new file under its name.
+
+        A model that is loaded again appends to its logs: such an inference is passed over with the one before it.
+        """
+        if isinstance(event, Started) and event.offset == 0:
+            del self._thinned[log.handle]
+            return False
+        if isinstance(event, Started) and event.digest:
+            event = event.completed
+        if isinstance(event, Completed):
+            reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
+        return True
+
+    def remove(self, files: Iterable[tuple[str, str]]) -> None:
+        """Remove files by JOB and path, whose logs were thinned. Raises StoreError."""
+        for job, path in files:
+            mirror = self._of(job).mirror
+            assert isinstance(mirror, JobMirror), "a flight recorder has its own copy of the files"
+            mirror.remove(path)
 
     def _whole(
         self, job: OpenJob, log: FollowedLog, path: str, event: Started, reached: dict[int, Acknowledgement]

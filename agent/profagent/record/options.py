@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from profagent.formats.countermap import CounterMap
+    from profagent.formats.incident_rules import KeepWhen
     from profagent.formats.sampling import Keeping
     from profagent.link.credentials import Access
     from profagent.link.messages import Board, Profiling
     from profagent.record.beginnings import PastFilter, ProgramJobs
+    from profagent.store.incidents import Incident
     from profagent.store.workspace import Workspace
     from profagent.tables.slo import Objective
 
@@ -46,6 +48,7 @@ class RecordOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     maps: CounterMaps = BUILT_IN
     keeping: Keeping | None = None
+    keep_when: KeepWhen | None = None
     access: Access = field(default_factory=_by_address)
     consumer: str | None = None
     source: str = "record"
@@ -61,9 +64,10 @@ class RecordingOptions:
 
     `profiling` is the program's configuration, where this host knows it better than the board. `past_filter` decides
     what is from before the capture and is not taken; without it everything is taken. With `notes_past` the names of
-    passed logs are noted all the same, to judge how well a model was sampled. `keeping` chooses inferences. `compared`
-    is called with the board's clock minus the host's in µs. `hold` is called with the board's identity before any of
-    its files is touched. With `reads` this process reads the files itself, those of an inference at once: it finds new,
+    passed logs are noted all the same, to judge how well a model was sampled. `keeping` chooses inferences. A flight
+    recorder keeps all for a while, and then those that `keep_when` chooses; `found` is called with each of its new
+    incidents. `compared` is called with the board's clock minus the host's in µs. `hold` is called with the board's
+    identity before any of its files is touched. With `reads` this process reads the files itself, those of an inference at once: it finds new,
     complete inferences, and no names are noted before their files come. With `with_columns` committed batches carry the
     records of their inferences.
     """
@@ -76,6 +80,8 @@ class RecordingOptions:
     job: str = ""
     profiling: Profiling | None = None
     keeping: Keeping | None = None
+    keep_when: KeepWhen | None = None
+    found: Callable[[Incident], None] = lambda _: None
     past_filter: PastFilter | None = None
     notes_past: bool = True
     compared: Callable[[int], None] = lambda _: None
@@ -99,6 +105,6 @@ class RecordingOptions:
             peak_bytes_per_s=self.maps.peak_bytes_per_s,
             labels=self.labels,
             always_new=self.always_new,
-            keeping=None if self.keeping is None else str(self.keeping),
+            keeping=None if (chosen := self.keeping or self.keep_when) is None else str(chosen),
             job=self.job,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
@@ -21,12 +22,13 @@ from profagent.ingest.changes import JobChanges, LinkLedger, LogRemoved, NamesAn
 from profagent.ingest.feed import Feed
 from profagent.ingest.source import SOURCES, no_decoder, without_rows
 from profagent.ledger import Entry, checked_path, open_removal, unfollowed_job_removal, unfollowed_removal
-from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS
+from profagent.limits import ANSWER_S, INFERENCES_PER_LOOK, MOST_REMARKS, RING_STEP_S
 from profagent.link.clock_difference import clock_difference
 from profagent.link.coverage import Standing
 from profagent.link.messages import ENDED_STATES, JOB_SOURCE, OPEN, REMOVED, Acknowledgement, Holding
 from profagent.record.mirroring import BoardMirrors
 from profagent.store.inference_columns import ColumnReader
+from profagent.store.ring import Ring
 from profagent.store.writer import Applied
 from profagent.tables.table import time_text
 
@@ -56,6 +58,9 @@ class Step(Enum):
     SYNCED = "synced"
     COMMITTED = "committed"
     ACKNOWLEDGED = "acknowledged"
+    # Of a flight recorder, now and then behind a batch: figures in the place of records, and then files removed.
+    THINNED = "thinned"
+    REMOVED = "removed"
 
 
 class Recording:
@@ -94,6 +99,8 @@ class Recording:
         # Made by the first read on the store's thread, which owns its connection.
         self._reader: ColumnReader | None = None
         self._unread: deque[tuple[str, list[int]]] = deque()  # by JOB, inferences whose columns were not returned yet
+        self._ring: Ring | None = None  # of a flight recorder
+        self._ring_due_s = 0.0  # time of its next step, by the monotonic clock
         self._is_torn = False  # a batch failed; the mirrors may have bytes without rows
         self._committing: asyncio.Task[None] | None = None  # the commit of the latest batch
         # True if the daemon deletes files by itself.
@@ -133,7 +140,11 @@ class Recording:
         # Set before the steps that a full disk can stop: a later stream then restores and goes on.
         self._identity, self._is_torn = identity, True
         self._begun_jobs = await self._session.begun_jobs()
+        # A process that ended behind a commit may have left files of thinned logs.
+        await to_the_end(self._mirrors.remove, await self._session.files_to_remove())
         await self._restore()
+        if options.keep_when is not None:
+            self._ring = Ring(self._session.number, options.keep_when)
 
     async def _restore(self) -> None:
         """Undo what was written to the mirrors and never committed.
@@ -223,12 +234,14 @@ class Recording:
         for path in by_path:
             unoffered.pop(path, None)
         held = await self.session.held(job, list(by_path))
+        thinned = await self.session.thinned(job, by_path.keys() - held.keys())
+        skipped = [Holding(by_path.pop(path).handle, skip=True) for path in thinned]
         compare = partial(self._compare, job, by_path, held)
         # Nothing is read for new logs; the digests of held ones may need gigabytes, on a thread.
         is_quick = self._mirrors.is_open(job) and not any(log.generation for log in held.values())
         changes, answers = compare() if is_quick else await to_the_end(compare)
         self._add(job, changes)
-        return answers
+        return [*skipped, *answers]
 
     def _compare(
         self, job: str, by_path: dict[str, FollowedLog], held: Mapping[str, HeldLog]
@@ -304,6 +317,30 @@ class Recording:
         self._reached(Step.COMMITTED)
         await acknowledge()
         self._reached(Step.ACKNOWLEDGED)
+        if self._ring is not None and time.monotonic() >= self._ring_due_s:
+            await self._thin(self._ring)
+            self._ring_due_s = time.monotonic() + RING_STEP_S
+
+    async def _thin(self, ring: Ring, *, is_over: bool = False) -> None:
+        """Let the flight recorder decide what is due, page by page, and remove the files of what it thinned.
+
+        The transaction comes first: a process that ends behind it removes the files when it begins again.
+        """
+        has_more = True
+        while has_more:
+            now_s, wall_s, is_busy = time.monotonic(), int(time.time()), self._mirrors.batch.names_log
+            step = partial(ring.step, now_s=now_s, wall_s=wall_s, is_busy=is_busy, is_over=is_over)
+            files, incidents, has_more = await self._store.run(step)
+            for incident in incidents:
+                self._options.found(incident)
+            self._reached(Step.THINNED)
+            if files:
+                await self._store.run(partial(self._remove, files))
+                self._reached(Step.REMOVED)
+            has_more = has_more and bool(files)
+
+    def _remove(self, files: Sequence[tuple[str, str]], _: sqlite3.Connection) -> None:
+        self._mirrors.remove(files)
 
     async def committed(self) -> Sequence[Applied]:
         """Wait until everything taken is committed; return batches since the last return. Raises StoreError.
@@ -453,6 +490,8 @@ class Recording:
         """Mark the session as ended and close the mirrors' files."""
         if self._session is not None:
             await self._session.apply(self._take_waiting())
+            if self._ring is not None:
+                await self._thin(self._ring, is_over=True)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 

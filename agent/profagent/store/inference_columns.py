@@ -138,8 +138,9 @@ class ColumnReader:
     A batch that is passed to `of` renews them.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, *, only_times: bool = False) -> None:
+        """With `only_times`, counters and entries of the ledger are left out."""
+        self._connection, self._only_times = connection, only_times
         # Tables of layers by model. A table stays one object while it is equal: a screen sees by that that the layers
         # are the same.
         self._tables: LRUCache[int, LayerTable | None] = LRUCache(REMEMBERED_TABLES)
@@ -187,12 +188,12 @@ class ColumnReader:
         stored = [found[number] for number in inferences]
         rows = [_inference(row) for row in stored]
         segments = Segments.of(self._connection, inferences)
-        has_map = any(row[-1] for row in stored)
+        has_map = any(row[-1] for row in stored) and not self._only_times
         aicore, aicpu = (
             self._records(kind, segments.of_unit(kind), has_map=has_map) for kind in (LogKind.AICORE, LogKind.AICPU)
         )
         tables = _known({model: self._table(model) for model in {row.model for row in rows}})
-        entries = self._entries(segments, [(row[0], row[-2]) for row in stored])
+        entries = {} if self._only_times else self._entries(segments, [(row[0], row[-2]) for row in stored])
         return InferenceColumns(rows, aicore, aicpu, _whole(rows, segments), entries, tables)
 
     def _records(self, kind: LogKind, segments: Segments, *, has_map: bool) -> UnitColumns:

@@ -18,9 +18,11 @@ from profagent import ledger
 from profagent.errors import SameBoardError, StoreError
 from profagent.files import finished
 from profagent.formats.figure_states import CAPTURE_ENDED
+from profagent.formats.names import display_text, parse_log_name
 from profagent.ingest.source import schemas
+from profagent.limits import LARGEST_INTEGER
 from profagent.link.messages import ENDED_STATES
-from profagent.store import counters, marks
+from profagent.store import counters, marks, thinning
 from profagent.store.coverage import write_coverage
 from profagent.store.database import fetched_of, in_memory, reading, refused, transaction, writing
 from profagent.store.room import make_room
@@ -87,13 +89,18 @@ _FINISHED = (
 )
 # The resume position and the digest of each log that a page of the board's announcement names.
 _HELD = (
-    "SELECT path, generation, offset, complete = 1, digest FROM log"
+    "SELECT path, generation, offset, complete = 1, digest, kept FROM log"
     " WHERE job = (SELECT job FROM job WHERE board = ? AND name = ?) AND path IN ({})"
 )
 _STANDING = "SELECT name, directory, state, caught_up FROM job WHERE board = ? AND state <> 'removed'"
 _FINAL = (
     "SELECT count(*) FROM inference JOIN model USING (model) JOIN job USING (job)"
-    " WHERE board = ? AND job.name = ? AND whole"
+    " WHERE board = ?1 AND job.name = ?2 AND whole"
+)
+# Thinned inferences have one row for each device and minute.
+_THINNED = (
+    "SELECT ifnull(sum(f.inferences), 0) FROM minute_figure f JOIN model USING (model) JOIN job USING (job)"
+    " WHERE board = ?1 AND job.name = ?2 AND subject = 'layers'"
 )
 
 
@@ -104,6 +111,7 @@ class HeldLog(NamedTuple):
     offset: int
     complete: bool
     digest: bytes | None = None
+    kept: bool = True
 
 
 class HeldJob(NamedTuple):
@@ -163,7 +171,7 @@ class Store:
 
     async def __aenter__(self) -> Self:
         """Open the database. Raises StoreError."""
-        scripts = (*schemas(), counters.SCHEMA, marks.SCHEMA)
+        scripts = (*schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA)
         opening = (
             in_memory(scripts) if self.file is None else writing(self.file, durable=self._durable, scripts=scripts)
         )
@@ -318,9 +326,28 @@ class StoredSession:
         stored = [path_to_sql(path) for path in paths]
         rows = await self._store.run(lambda connection: fetched_of(connection, _HELD, (self.board, job), stored))
         return {
-            path_from_sql(path): HeldLog(generation, offset, bool(complete), digest)
-            for path, generation, offset, complete, digest in rows
+            path_from_sql(path): HeldLog(generation, offset, bool(complete), digest, bool(kept))
+            for path, generation, offset, complete, digest, kept in rows
         }
+
+    async def thinned(self, job: str, paths: Iterable[str]) -> set[str]:
+        """Return the paths of logs whose inferences a flight recorder has thinned, of these that have no row."""
+        names = {path: name for path in paths if (name := parse_log_name(path)) and name.inference is not None}
+        if not names or not (await self._store.query("SELECT EXISTS (SELECT 1 FROM flight_recorder)"))[0][0]:
+            return set()
+        counts = [count for name in names.values() if (count := name.current_pic_count or 0) <= LARGEST_INTEGER]
+        found = await self._store.run(
+            lambda connection: thinning.thinned_inferences(connection, self.board, job, counts)
+        )
+        return {
+            path
+            for path, name in names.items()
+            if (display_text(name.model or ""), name.model_id or 0, name.current_pic_count or 0) in found
+        }
+
+    async def files_to_remove(self) -> list[tuple[str, str]]:
+        """Return JOB and path of thinned logs whose files may still be in the mirror."""
+        return await self._store.run(lambda connection: thinning.files_to_remove(connection, self.board))
 
     async def unsettled_logs(self, job: str) -> list[str]:
         """Return the paths of a JOB's data logs that the board never vouched for."""
@@ -358,7 +385,7 @@ class StoredSession:
 
     async def final_inferences(self, job: str) -> int:
         """Return the number of a JOB's inferences whose records are all here, whichever session fetched them."""
-        return int((await self._store.query(_FINAL, (self.board, job)))[0][0])
+        return sum(int((await self._store.query(query, (self.board, job)))[0][0]) for query in (_FINAL, _THINNED))
 
     async def copied_bytes(self, job: str) -> int:
         """Return the number of committed bytes of a JOB's logs."""

@@ -1,0 +1,212 @@
+"""Incidents of a flight recorder: what fired, and the windows of which inferences are kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from profagent.formats.incident_rules import RuleState, Subject
+from profagent.store.database import fetched
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import aiosqlite
+    from numpy.typing import NDArray
+
+    from profagent.formats.incident_rules import IncidentRule, KeepWhen
+    from profagent.formats.inference_times import Spans
+
+US_PER_DAY = 86_400_000_000
+_SESSION_MARKS = "SELECT rowid, time_us, text FROM session_mark WHERE session = ?1 AND rowid > ?2"
+_LOSSES = "SELECT entry, reason FROM ledger_entry WHERE session = ?1 AND entry > ?2 AND grade = 'loss' ORDER BY entry"
+_LOGS = (
+    "SELECT log FROM session_job s JOIN job j USING (job) JOIN log l ON l.job = j.job"
+    " WHERE s.session = ? AND j.name GLOB ? AND l.offset > 0"
+)
+_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
+_METRICS = (
+    "SELECT t.number, t.time_us, n.name, t.value"
+    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
+)
+_BYTES = (
+    "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
+    " (SELECT log FROM json_each(?) CROSS JOIN segment ON inference = value)"
+)
+
+
+@dataclass(slots=True)
+class Incident:
+    """Row of the table `incident`, whose comments say what each column means."""
+
+    number: int
+    time_us: int
+    rule: str
+    value: float | None
+    bound: float | None
+    unit: str
+    model: str | None
+    inference: int | None
+    culprit: str | None
+    excess_us: float | None
+    begin_us: int
+    end_us: int
+    kept: int
+    inferences: int = 0
+    bytes: int = 0
+
+    @property
+    def row(self) -> tuple[Any, ...]:
+        """Columns of the row behind its session."""
+        return tuple(getattr(self, name) for name in _COLUMNS)
+
+    @property
+    def rules(self) -> list[str]:
+        """Rules that fired in the window."""
+        return self.rule.split("; ")
+
+
+_COLUMNS = tuple(each.name for each in fields(Incident))
+_ROW = ", ".join(_COLUMNS)
+_OF_SESSION = f"SELECT {_ROW} FROM incident WHERE session = ? ORDER BY number"  # noqa: S608 - names of columns
+_WRITE = f"INSERT OR REPLACE INTO incident (session, {_ROW}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"  # noqa: S608 - as above
+
+
+class Found(NamedTuple):
+    """What fired a rule: when, with which value and bound, in which model and inference, and what was slow there."""
+
+    time_us: int
+    rule: str
+    value: float | None = None
+    bound: float | None = None
+    unit: str = ""
+    model: str | None = None
+    inference: int | None = None
+    culprit: str | None = None
+    excess_us: float | None = None
+
+
+async def incidents_of(connection: aiosqlite.Connection, session: int) -> list[Incident]:
+    """Return the incidents of a session in the order in which they were found."""
+    return [Incident(*row) for row in await fetched(connection, _OF_SESSION, (session,))]
+
+
+class Incidents:
+    """Incidents of one session, and the states of the rules; read from the database when it is made."""
+
+    def __init__(self, connection: sqlite3.Connection, session: int, choice: KeepWhen) -> None:
+        self._session, self._choice = session, choice
+        self.all = [Incident(*row) for row in connection.execute(_OF_SESSION, (session,))]
+        # Incidents to write, by number.
+        self._changed: dict[int, Incident] = {}
+        connection.execute("INSERT OR IGNORE INTO flight_recorder VALUES (?, ?, NULL, '{}', 0)", (session, str(choice)))
+        ((self.decided_us, seen, self.cooled_down),) = connection.execute(
+            "SELECT decided_us, seen, cooled_down FROM flight_recorder WHERE session = ?", (session,)
+        ).fetchall()
+        # Numbers of the last rows of other tables that were looked at.
+        self._seen: dict[str, int] = json.loads(seen)
+        # By rule and model.
+        self._states = {
+            (rule, incident.model or ""): RuleState(fired_us=incident.time_us)
+            for incident in self.all
+            for rule in incident.rules
+        }
+
+    def state(self, rule: IncidentRule, model: str = "") -> RuleState:
+        """Return the state of a rule, for one model where it is about inferences."""
+        return self._states.setdefault((rule.text, model), RuleState())
+
+    def fires(self, rule: IncidentRule, state: RuleState, value: float, bound: float, time_us: int) -> bool:
+        """Pass a value to a rule's state; return True if it makes an incident."""
+        before = state.passed_over
+        fires = state.fires(rule, value, bound, time_us, self._choice.cool_down_us)
+        self.cooled_down += state.passed_over - before
+        return fires
+
+    def add(self, found: Found) -> None:
+        """Add an incident, or widen the window of one that it overlaps."""
+        begin, end = found.time_us - self._choice.around_us, found.time_us + self._choice.around_us
+        # Most incidents are found in the order of time.
+        for incident in reversed(self.all):
+            if incident.begin_us <= end and begin <= incident.end_us:
+                incident.begin_us, incident.end_us = min(begin, incident.begin_us), max(end, incident.end_us)
+                if found.rule not in incident.rules:
+                    incident.rule = f"{incident.rule}; {found.rule}"
+                self._changed[incident.number] = incident
+                return
+            if incident.end_us < begin - US_PER_DAY:
+                break
+        number = self.all[-1].number + 1 if self.all else 1
+        made = Incident(
+            number, **found._asdict(), begin_us=begin, end_us=end, kept=int(self._has_budget(found.time_us))
+        )
+        self.all.append(made)
+        self._changed[number] = made
+
+    def _has_budget(self, time_us: int) -> bool:
+        if self._choice.budget_bytes is None:
+            return True
+        day = time_us // US_PER_DAY
+        return sum(each.bytes for each in self.all if each.time_us // US_PER_DAY == day) < self._choice.budget_bytes
+
+    def places(self, whole: Spans) -> NDArray[np.int64]:
+        """Return for each inference the place of the incident whose window has a part of it, -1 for none."""
+        places = np.full(len(whole.begin_us), -1)
+        if len(places) and self.all:
+            first, last = whole.begin_us.min(), whole.end_us.max()
+            for place, incident in enumerate(self.all):
+                if incident.end_us >= first and incident.begin_us <= last:
+                    places[(whole.end_us >= incident.begin_us) & (whole.begin_us <= incident.end_us)] = place
+        return places
+
+    def count(self, connection: sqlite3.Connection, place: int, numbers: NDArray[np.int64]) -> None:
+        """Count inferences of an incident's window, and the bytes of their files where they are kept."""
+        incident = self.all[place]
+        incident.inferences += len(numbers)
+        if incident.kept:
+            incident.bytes += connection.execute(_BYTES, (json.dumps(numbers.tolist()),)).fetchone()[0]
+        self._changed[incident.number] = incident
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write what has changed, in the open transaction."""
+        connection.executemany(_WRITE, [(self._session, *each.row) for each in self._changed.values()])
+        self._changed.clear()
+        connection.execute(
+            "UPDATE flight_recorder SET decided_us = ?, seen = ?, cooled_down = ? WHERE session = ?",
+            (self.decided_us, json.dumps(self._seen), self.cooled_down, self._session),
+        )
+
+    # What fires without an inference: marks, metrics, losses, and what a person marked on the screen
+
+    def look_elsewhere(self, connection: sqlite3.Connection, now_us: int | None) -> None:
+        """Add the incidents of new marks, metrics and losses; `now_us` is the board's newest time, None if unknown."""
+        for _, time_us, text in self._new(connection, "session_mark", _SESSION_MARKS):
+            self.add(Found(time_us, f"marked: {text}" if text else "marked"))
+        by_subject = {each: [rule for rule in self._choice.rules if rule.subject is each] for each in Subject}
+        if by_subject[Subject.LOSS] and now_us is not None:
+            for _, reason in self._new(connection, "ledger_entry", _LOSSES):
+                self.add(Found(now_us, f"loss: {reason}"))
+        for subject, kind, query in ((Subject.MARK, "MARKS-*", _MARKS), (Subject.METRIC, "METRICS-*", _METRICS)):
+            if rules := by_subject[subject]:
+                for (log,) in connection.execute(_LOGS, (self._session, kind)).fetchall():
+                    for _, time_us, name, value in self._new(connection, f"{subject} {log}", query, log):
+                        for rule in rules:
+                            if rule.name in ("", name):
+                                self._take(rule, time_us, value)
+
+    def _take(self, rule: IncidentRule, time_us: int, value: float | None) -> None:
+        state, bound = self.state(rule), rule.bound(None)
+        if value is None or bound is None:
+            # A mark is met and left at once.
+            state.is_ready, value, bound = True, None, None
+        if self.fires(rule, state, *((1.0, 0.0) if value is None or bound is None else (value, bound)), time_us):
+            self.add(Found(time_us, rule.text, value, bound))
+
+    def _new(self, connection: sqlite3.Connection, source: str, query: str, *more: int) -> list[tuple[Any, ...]]:
+        rows = connection.execute(query, (self._session, self._seen.get(source, -1), *more)).fetchall()
+        if rows:
+            self._seen[source] = max(row[0] for row in rows)
+        return rows
