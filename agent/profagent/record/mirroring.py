@@ -326,7 +326,7 @@ class BoardMirrors:
                 changes.setdefault(job, []).append(change)
                 continue
             assert log is not None, "only a Loss can be about no log"
-            if log.handle in self._thinned and self._stays_thinned(log, received.event, reached):
+            if self._is_thinned(log, received.event) and self._stays_thinned(log, received.event, reached):
                 continue
             try:
                 changes.setdefault(job, []).extend(self._changes_of(log, received.event, reached))
@@ -399,6 +399,13 @@ class BoardMirrors:
                 if not job.decoder.keeps(path):
                     return [PassedOver(path), LogRemoved(path)]
                 return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
+
+    def _is_thinned(self, log: FollowedLog, event: LogEvent) -> bool:
+        """Return True if a log was thinned before its handle, or since this host has said what it holds of it."""
+        if log.handle in self._verified and isinstance(event, Started) and event.offset:
+            if self._of(log.job).mirror.size(checked_path(log.path)) is None:
+                self._thinned[log.handle] = self._verified.pop(log.handle)
+        return log.handle in self._thinned
 
     def _stays_thinned(self, log: FollowedLog, event: LogEvent, reached: dict[int, Acknowledgement]) -> bool:
         """Acknowledge what comes of a thinned log; return False for a new file under its name.

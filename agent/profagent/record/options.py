@@ -67,9 +67,9 @@ class RecordingOptions:
     passed logs are noted all the same, to judge how well a model was sampled. `keeping` chooses inferences. A flight
     recorder keeps all for a while, and then those that `keep_when` chooses; `found` is called with each of its new
     incidents. `compared` is called with the board's clock minus the host's in µs. `hold` is called with the board's
-    identity before any of its files is touched. With `reads` this process reads the files itself, those of an inference at once: it finds new,
-    complete inferences, and no names are noted before their files come. With `with_columns` committed batches carry the
-    records of their inferences.
+    identity before any of its files is touched. With `reads` this process reads the files itself, those of an inference
+    at once: it finds new, complete inferences, and no names are noted before their files come. With `with_columns`
+    committed batches carry the records of their inferences.
     """
 
     now_us: Callable[[], int]

@@ -10,31 +10,29 @@ import numpy as np
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.formats.inference_times import (
     NOT_IN_ANY_LAYER,
+    InferencePace,
+    Latency,
     LatencyFrom,
     Parts,
+    Spans,
     joined_spans,
     latency_of,
     pace_of,
+    time_in_inference,
 )
 from profagent.formats.records import is_on_ai_cpu
-from profagent.stats.figures import (
-    UNITS,
-    UNKNOWN,
-    DurationFigures,
-    LayerColumn,
-    LeftOut,
-    figures_in_place,
-    figures_of,
-    left_out,
-)
+from profagent.stats.figures import UNITS, UNKNOWN, DurationFigures, LayerColumn, LeftOut, left_out
+from profagent.stats.thinned import figures_with, merged
+from profagent.store.thinning import BEGIN, CALL, CALL_REST, LAYERS, RAN, WHOLE, WHOLE_REST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from profagent.formats.inference_times import Latency, Spans
+    from profagent.formats.durations import Distribution
     from profagent.stats.figures import CounterSample, JobRecords, ModelTimes
+    from profagent.stats.thinned import ThinnedFigures
     from profagent.store.columns import RecordTable
     from profagent.store.queries import LayerRow
 
@@ -60,6 +58,8 @@ KEYS: dict[str, tuple[str, ...]] = {
 # Groupings whose rows count inferences: their figures are of latencies.
 OF_WHOLE_INFERENCES = ("model", "device")
 SMALL_CODES = 1 << 16
+# Of thinned inferences, the subjects of latency, and of what no layer explains.
+_SUBJECTS = {LatencyFrom.CALL: (CALL, CALL_REST), LatencyFrom.RECORDS: (WHOLE, WHOLE_REST), None: (WHOLE, WHOLE_REST)}
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -186,6 +186,8 @@ class _ReducedModel:
         self._recorded, self._of_layers, self._lacking = 0, 0, 0
         # All devices on which any of the inferences ran.
         self._devices: set[int] = set()
+        # Inferences that a flight recorder has thinned.
+        self._thinned: list[ThinnedFigures] = []
         # The total time of each column over all inferences.
         self._sums: dict[tuple[LayerColumn, LayerRow | None], float] = defaultdict(float)
 
@@ -200,15 +202,40 @@ class _ReducedModel:
         for column, total in zip(model.columns, model.completed.sum(axis=0).tolist(), strict=True):
             self._sums[column, model.table.get(column.layer)] += total
 
+    def add_thinned(self, thinned: ThinnedFigures) -> None:
+        """Add inferences that a flight recorder has thinned."""
+        self._devices.add(thinned.device)
+        self._thinned.append(thinned)
+        layers = [*thinned.layers()]
+        self._recorded = max(self._recorded, len({column.layer for column, *_ in layers if column.layer >= 0}))
+        self._of_layers = max(self._of_layers, len(thinned.table))
+        inferences = thinned.of(LAYERS).number
+        for column, found, recorded in layers:
+            mean = time_in_inference(np.array([found.total]), np.array([recorded]), inferences)
+            self._sums[column, thinned.table.get(column.layer)] += float(mean[0]) * inferences
+
+    def _thinned_of(self, subject: str) -> Distribution | None:
+        return merged([each.of(subject) for each in self._thinned])
+
     def _latency(self) -> Latency:
-        return latency_of(
-            joined_spans([job.whole for job in self._jobs]), joined_spans([job.calls for job in self._jobs])
+        whole, calls = (
+            joined_spans([getattr(job, name) for job in self._jobs] or [Spans(*np.empty((2, 0)))])
+            for name in ("whole", "calls")
         )
+        if not self._thinned:
+            return latency_of(whole, calls)
+        by_call, by_records = (
+            int((~np.isnan(spans.us)).sum()) + sum(each.of(subject).number for each in self._thinned)
+            for spans, subject in ((calls, CALL), (whole, WHOLE))
+        )
+        # The rule of `latency_of`, over records and figures together.
+        return Latency(calls, LatencyFrom.CALL) if 2 * by_call >= by_records else Latency(whole, LatencyFrom.RECORDS)
 
     def figures(self, unit: Unit) -> ModelFigures:
         """Return the figures of all inferences that were added; `unit` is the unit of the layers."""
-        latency, layers = self._latency(), np.concatenate(self._layers)
+        latency, layers = self._latency(), np.concatenate([np.empty(0), *self._layers])
         known = latency.us[~np.isnan(latency.us)]
+        of_layers, of_latency = self._thinned_of(LAYERS), self._thinned_of(_SUBJECTS[latency.origin][0])
         pace = pace_of(
             ((job.calls if latency.origin is LatencyFrom.CALL else job.whole).at(found), job.ran_before[found])
             for job in self._jobs
@@ -216,11 +243,11 @@ class _ReducedModel:
         )
         return ModelFigures(
             self._key[0],
-            len(layers),
-            figures_of(known),
+            len(layers) + (of_layers.number if of_layers is not None else 0),
+            figures_with(known, of_latency),
             latency.origin,
-            *pace,
-            figures_of(layers),
+            *(self._pace_with_thinned() if self._thinned else pace),
+            figures_with(layers.copy(), of_layers),
             unit,
             self._recorded if self._of_layers else None,
             self._of_layers or None,
@@ -229,13 +256,28 @@ class _ReducedModel:
             len(self._devices),
         )
 
+    def _pace_with_thinned(self) -> InferencePace:
+        """Return the pace from the first to the last inference; the gaps between thinned ones are not known."""
+        begins, ran = ([each.of(subject) for each in self._thinned] for subject in (BEGIN, RAN))
+        if len(self._thinned) != 1 or any(len({*job.loads.tolist()}) > 1 for job in self._jobs) or len(self._jobs) > 1:
+            return InferencePace(None, None)
+        ends = [(begins[0].least, begins[0].most), (ran[0].least, ran[0].most)]
+        for job in self._jobs:
+            known = ~np.isnan(job.whole.begin_us)
+            for place, values in enumerate((job.whole.begin_us[known], job.ran_before[known])):
+                least, most = ends[place]
+                ends[place] = float(values.min(initial=least)), float(values.max(initial=most))
+        (begin_us, end_us), (first, last) = ends
+        return InferencePace((last - first) / (end_us - begin_us) * 1e6 if end_us > begin_us else None, None)
+
     def times(self) -> NDArray[np.float64]:
         """Return the latency, the span of the records and the sum of layers of each inference.
 
         The shape is (inferences, 3), NaN where a time is not known.
         """
-        whole = joined_spans([job.whole for job in self._jobs])
-        return np.stack([self._latency().us, whole.us, np.concatenate(self._layers)], axis=1)
+        none = Spans(*np.empty((2, 0)))
+        whole = joined_spans([none, *(job.whole for job in self._jobs)])
+        return np.stack([self._latency().us, whole.us, np.concatenate([np.empty(0), *self._layers])], axis=1)
 
     def times_in_inference(self, by: By) -> dict[Key, float]:
         """Return the time that the mean inference spends on each row's layers."""
@@ -247,13 +289,14 @@ class _ReducedModel:
 
     def columns(self) -> dict[tuple[LayerColumn, LayerRow | None], float]:
         """Return the time that the mean inference spends on each of the model's columns."""
-        inferences = sum(map(len, self._layers))
+        inferences = sum(map(len, self._layers)) + sum(each.of(LAYERS).number for each in self._thinned)
         return {key: total / inferences for key, total in self._sums.items()}
 
     def rest(self) -> DurationFigures:
         """Return the figures of the time that no layer explains, in inferences whose latency is known."""
-        rest = self._latency().us - np.concatenate(self._layers)
-        return figures_of(rest[~np.isnan(rest)])
+        latency = self._latency()
+        rest = latency.us - np.concatenate([np.empty(0), *self._layers])
+        return figures_with(rest[~np.isnan(rest)], self._thinned_of(_SUBJECTS[latency.origin][1]))
 
 
 class Row(NamedTuple):
@@ -285,6 +328,9 @@ class SessionFigures:
         self._durations: dict[str, list[tuple[Coding, NDArray[Any], float]]] = {unit: [] for unit in UNITS}
         # The time of each segment in each inference, an array for each JOB.
         self._sums: dict[Key, list[NDArray[np.float64]]] = defaultdict(list)
+        # The distributions of thinned inferences, by layer and by segment.
+        self._thinned: list[tuple[Coding, Distribution]] = []
+        self._thinned_sums: dict[Key, list[Distribution]] = defaultdict(list)
         # The coding of records with counters, their ratios, and their durations as weights.
         self._counters: list[tuple[Coding, NDArray[np.float64], NDArray[Any]]] = []
         # By grouping and key: JOBs are added one after the other, so that only one has its records in memory.
@@ -319,6 +365,19 @@ class SessionFigures:
             self._add_durations(job, keeps)
         if job.counters is not None:
             self._add_counters(job, job.counters, keeps)
+
+    def add_thinned(self, thinned: ThinnedFigures) -> None:
+        """Add inferences that a flight recorder has thinned: their times are in µs."""
+        keys: dict[By, Key] = {"model": (thinned.name,), "device": (thinned.name, str(thinned.device))}
+        for by, key in keys.items():
+            self._models[by].setdefault(key, _ReducedModel(key)).add_thinned(thinned)
+        self._left_out[thinned.name][0] += thinned.of(LAYERS).number
+        self._thinned += [
+            (Coding(thinned.name, str(thinned.device), column, thinned.table.get(column.layer)), found)
+            for column, found, _ in thinned.layers()
+        ]
+        for column, found in thinned.segments():
+            self._thinned_sums[Coding(thinned.name, "", column, None).key("segment")].append(found)
 
     def _add_model(self, of: By, key: Key, job: JobRecords, times: ModelTimes) -> None:
         devices = {job.inferences[place].device_id for place in times.places.tolist()}
@@ -422,8 +481,18 @@ class SessionFigures:
 
     def _figures(self, by: By) -> dict[Key, DurationFigures]:
         if by == "segment":
-            return {key: figures_of(np.concatenate(parts)) for key, parts in self._sums.items()}
-        return {key: figures_in_place(joined_us(parts)) for key, parts in self.durations(by).items()}
+            parts: Mapping[Key, Sequence[NDArray[np.float64]]] = self._sums
+            thinned = self._thinned_sums
+        else:
+            parts = {key: [joined_us(each)] for key, each in self.durations(by).items()}
+            thinned = defaultdict(list)
+            for coding, found in self._thinned:
+                if by != "aicpu" or coding.column.unit == UNITS[1]:
+                    thinned[coding.key(by)].append(found)
+        return {
+            key: figures_with(np.concatenate([np.empty(0), *parts.get(key, ())]), merged(thinned.get(key, ())))
+            for key in {**parts, **thinned}
+        }
 
     def left_out(self) -> list[LeftOut]:
         """Return the number of inferences left out of each model, over all JOBs."""

@@ -19,6 +19,7 @@ from profagent.stats.figures import DurationFigures, LeftOut, figures_of
 from profagent.stats.frames import FrameFigures, frame_figures, frame_rows, frame_times
 from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
+from profagent.stats.thinned import is_thinned, thinned_of
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of
@@ -182,6 +183,11 @@ async def stats(
         if await is_cleared(connection, found.session):
             return await stats_of_cleared(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
+        if skip and await is_thinned(connection, found.session):
+            raise UsageError(
+                "--skip does not go with a session of a flight recorder",
+                hint="its figures are of all inferences, with the warm-up: leave it out",
+            )
         provenance = [await provenance_of(connection, scope) for scope in scopes]
         figures = await gathered(readers, scopes, (by,), skip)
         return await answered(connection, found, scopes, provenance, figures, by)
@@ -196,7 +202,12 @@ async def gathered(
 ) -> SessionFigures:
     """Read the records of JOBs once for answers by all of `bys`; `seen` is awaited with each JOB before it is freed."""
     bys = frozenset(bys)
+    thinned = [each for scope in scopes for each in await thinned_of(readers[0], scope)]
+    # What a flight recorder has thinned includes the warm-up, so that nothing is left out of the rest either.
+    skip = 0 if thinned else skip
     figures = SessionFigures(bys, skip, in_us=all(scope.job.frequency_mhz for scope in scopes))
+    for each in thinned if figures.in_us else ():
+        figures.add_thinned(each)
     asked = [] if bys.issubset(NOT_OF_INFERENCES) else scopes
     async with aclosing(read_jobs(readers, asked, in_us=figures.in_us)) as jobs:
         async for scope, job in jobs:

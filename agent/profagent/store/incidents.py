@@ -30,7 +30,8 @@ _LOGS = (
 _MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
 _METRICS = (
     "SELECT t.number, t.time_us, n.name, t.value"
-    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
+    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
+    " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
 )
 _BYTES = (
     "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
@@ -133,6 +134,9 @@ class Incidents:
         for incident in reversed(self.all):
             if incident.begin_us <= end and begin <= incident.end_us:
                 incident.begin_us, incident.end_us = min(begin, incident.begin_us), max(end, incident.end_us)
+                if found.time_us == incident.time_us:
+                    # The same inference, decoded anew under another number.
+                    incident.inference = found.inference or incident.inference
                 if found.rule not in incident.rules:
                     incident.rule = f"{incident.rule}; {found.rule}"
                 self._changed[incident.number] = incident

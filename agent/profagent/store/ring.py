@@ -151,8 +151,10 @@ class Ring:
                 self._judge(known, chunk, now_s, is_over=is_over)
             known.incidents.look_elsewhere(connection, int(known.newest_us) or None)
             found, has_more = self._decide(known, connection, now_s, is_over=is_over)
-            gone, files = thin(connection, self._session, found, wall_s, is_busy) if found else (set[int](), [])
-            self._take_back(known, found, gone, is_over=is_over)
+            stayed, files = thin(connection, self._session, found, wall_s, is_busy) if found else (set[int](), [])
+            # These are decided again, as where a log is not complete.
+            for chunk in known.chunks if stayed and not is_over else ():
+                chunk.decided &= ~np.isin(chunk.found.numbers, [*stayed])
             forget_logs(connection, wall_s)
             known.incidents.write(connection)
         known.chunks = [chunk for chunk in known.chunks if not chunk.decided.all()]
@@ -322,14 +324,6 @@ class Ring:
             chunk.counted[new] = True
             incidents.count(connection, number, chunk.found.numbers[new])
         return is_kept
-
-    @staticmethod
-    def _take_back(known: _Known, found: Sequence[Thinnable], gone: set[int], *, is_over: bool) -> None:
-        """Take back the decision on inferences that could not go yet, as where a log is not complete."""
-        stayed = [number for each in found for number in each.numbers.tolist() if number not in gone]
-        if stayed and not is_over:
-            for chunk in known.chunks:
-                chunk.decided &= ~np.isin(chunk.found.numbers, stayed)
 
 
 def _thinnable(columns: InferenceColumns) -> Iterator[tuple[Thinnable, LayerTable | None]]:

@@ -385,7 +385,8 @@ class StoredSession:
 
     async def final_inferences(self, job: str) -> int:
         """Return the number of a JOB's inferences whose records are all here, whichever session fetched them."""
-        return sum(int((await self._store.query(query, (self.board, job)))[0][0]) for query in (_FINAL, _THINNED))
+        ((final,),), ((thinned,),) = [await self._store.query(each, (self.board, job)) for each in (_FINAL, _THINNED)]
+        return int(final + thinned)
 
     async def copied_bytes(self, job: str) -> int:
         """Return the number of committed bytes of a JOB's logs."""

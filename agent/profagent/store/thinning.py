@@ -225,7 +225,7 @@ def thin(
 ) -> tuple[set[int], list[tuple[str, str]]]:
     """Move inferences into the minute figures in the open transaction.
 
-    Returns the numbers of the inferences that are gone, and JOB and path of the files to remove after the commit.
+    Returns the numbers of inferences that could not go, and JOB and path of the files to remove after the commit.
     `is_busy` returns True for JOB and path of a log of which more is being written: its inference stays.
     """
     connection.execute("CREATE TEMP TABLE going (inference INTEGER PRIMARY KEY)")
@@ -233,6 +233,9 @@ def thin(
     try:
         numbers = [number for each in found for number in each.numbers.tolist()]
         connection.execute("INSERT INTO going SELECT value FROM json_each(?)", (json.dumps(numbers),))
+        # A log that was decoded anew has another inference now, which is judged by itself.
+        connection.execute("DELETE FROM going WHERE inference NOT IN (SELECT inference FROM inference)")
+        known = {number for (number,) in connection.execute("SELECT inference FROM going")}
         # The largest number stays, for numbers must never be given twice.
         connection.execute("DELETE FROM going WHERE inference = (SELECT max(inference) FROM inference)")
         files = _choose_logs(connection, is_busy)
@@ -242,7 +245,7 @@ def thin(
     finally:
         connection.execute("DROP TABLE IF EXISTS going")
         connection.execute("DROP TABLE IF EXISTS going_log")
-    return going, files
+    return known - going, files
 
 
 def forget_logs(connection: sqlite3.Connection, now_s: int) -> None:

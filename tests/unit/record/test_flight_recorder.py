@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,21 +13,22 @@ import pytest
 
 from profagent.errors import StoreError
 from profagent.formats.incident_rules import IncidentRule, KeepWhen
-from profagent.link.messages import FollowedLog, Received, Started
-from profagent.ingest.mirror import digest_of
+from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Received, Started
+from profagent.ingest.mirror import SharedSync, digest_of
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
 from profagent.stats.stats import stats
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
-from tests.encoders import aicore_record, api_record, done_text
+from tests.encoders import aicore_record, api_record, done_text, layer_item
 from tests.unit.record.link import JOB, Sender
-from tests.unit.watch.arriving_job import INFO_JSON, START_US, aicore_path
+from tests.unit.watch.arriving_job import INFO_JSON, LAYERS, START_US, aicore_path
 
 NOW_US = 1_800_000_000_000_000
 PERIOD_US = 10_000
 CALLS = "data/acl_api.0.m.0"
 SLOW_EVERY = 50
+LAYER_INFO = b"".join(layer_item(i, name.encode() + b"\0", prof_layer_id=1 + i) for i, name in enumerate(LAYERS))
 USUAL, SLOW = (700, 1400, 350), (700, 5600, 350)
 
 
@@ -59,6 +59,7 @@ class Inference:
         self.done = done_text(file_len=len(self.data), **times, cache_hit=3, cache_mis=1)
         self.call = api_record(2, self.start_us - 10, end_us + 20)
         self.latency_us = end_us - self.start_us + 30
+        self.files = ((self.path, self.data), (f"{self.path}.done", self.done))
 
 
 class Board:
@@ -67,28 +68,39 @@ class Board:
     def __init__(self, inferences: int) -> None:
         self.inferences = [Inference(number) for number in range(inferences)]
 
-    async def send(self, recording: Recording, batch: int = 20) -> list[Any]:
-        """Everything in order; what was acknowledged as complete."""
+    async def send(self, recording: Recording, batch: int = 40) -> list[Acknowledgement]:
+        """Send everything in order on a new stream; return what was acknowledged as complete."""
         sender = Sender(recording)
         await sender.open()
         await sender.send("info.json.0", INFO_JSON, snapshot=True)
-        for first in range(0, len(self.inferences), batch):
+        await sender.send("data/m.0.layer.info", LAYER_INFO, snapshot=True)
+        await self.send_from(0, recording, sender, batch)
+        return [each for each in sender.acknowledged if each.complete]
+
+    async def send_from(self, begin: int, recording: Recording, sender: Sender, batch: int) -> None:
+        """Send the inferences from a number on."""
+        for first in range(begin, len(self.inferences), batch):
             some = self.inferences[first : first + batch]
-            events: list[Received] = []
-            for each in some:
-                for path, data, is_snapshot in ((each.path, each.data, False), (f"{each.path}.done", each.done, True)):
-                    log, holding = await sender.offer(path, snapshot=is_snapshot)
-                    if not holding.skip:
-                        start = 0 if is_snapshot and holding.offset < len(data) else holding.offset
-                        generation = (holding.generation or 1) if start else holding.generation + 1
-                        at = FollowedLog(log.handle, JOB, log.path, is_snapshot, generation, len(data))
-                        event = Started(log.handle, generation, start, "new", data[start:], digest_of(data))
-                        events.append(Received(JOB, at, event))
-            if events:
-                await sender.happen(*events)
+            files = {path: data for each in some for path, data in each.files}
+            logs = [
+                FollowedLog(first * 2 + number + 100, JOB, path.encode(), path.endswith(".done"))
+                for number, path in enumerate(files)
+            ]
+            held = {each.handle: each for each in await recording.holdings(logs)}
+            events = [event for log in logs if (event := _event(log, held[log.handle], files[log.path.decode()]))]
+            await sender.happen(*events)
             calls = b"".join(each.call for each in self.inferences[: first + batch])
             await sender.send(CALLS, calls, complete=False)
-        return sender.acknowledged
+
+
+def _event(log: FollowedLog, holding: Holding, data: bytes) -> Received | None:
+    if holding.skip:
+        return None
+    is_same = holding.offset == len(data) and holding.prefix_digest == digest_of(data)
+    start = holding.offset if is_same else 0
+    generation = holding.generation if is_same else holding.generation + 1
+    at = FollowedLog(log.handle, JOB, log.path, log.snapshot, generation, len(data))
+    return Received(JOB, at, Started(log.handle, generation, start, "new", data[start:], digest_of(data)))
 
 
 @asynccontextmanager
@@ -103,8 +115,10 @@ async def recording(root: Path, chosen: KeepWhen | None, dies: Step | None = Non
                 raise StoreError("killed", hint="")
 
     workspace = Workspace(root)
+    # The order of the steps is the point here, and not the disk.
+    workspace.synced = SharedSync(root, sync=lambda _: None)
     with workspace.locked():
-        async with Store(workspace.database) as store:
+        async with Store(workspace.database, durable=False) as store:
             yield Recording(workspace, store, RecordingOptions(lambda: NOW_US, keep_when=chosen), reached=reached)
 
 
@@ -119,14 +133,86 @@ async def whole_capture(root: Path, board: Board, chosen: KeepWhen | None) -> No
         await found.end()
 
 
+def slow_of(board: Board) -> list[Inference]:
+    return [each for number, each in enumerate(board.inferences) if number % SLOW_EVERY == SLOW_EVERY - 1]
+
+
+INCIDENTS = "SELECT time_us, value, model, culprit, round(excess_us), kept, inferences, bytes > 0 FROM incidents"
+
+
 async def test_slow_inferences_are_kept_whole_and_the_others_as_figures(tmp_path: Path) -> None:
-    board = Board(400)
+    board = Board(200)
+    await whole_capture(tmp_path / "flight", board, choice())
+    await whole_capture(tmp_path / "all", board, None)
+    found = await rows(tmp_path / "flight", INCIDENTS)
+    assert found == [(each.start_us, each.latency_us, "m", "pool", 600, 1, near, 1) for each, near in zip(slow_of(board), (5, 5, 5, 3), strict=True)]
+    # Windows of 25 ms hold two inferences on both sides, and the newest inference of all has no successor yet.
+    kept = await rows(tmp_path / "flight", "SELECT current_pic_count FROM inference ORDER BY 1")
+    windows = {number + near for number in range(SLOW_EVERY - 1, 200, SLOW_EVERY) for near in range(-2, 3)} - {200, 201}
+    assert {number for (number,) in kept} == windows | {199}
+    files = {path.name for path in (tmp_path / "flight").rglob("aicore*") if path.suffix != ".done"}
+    assert files == {Path(board.inferences[number].path).name for number in windows | {199}}
+    assert await rows(tmp_path / "flight", "SELECT count(*), sum(passed_over), sum(sampled) FROM sampling") == [
+        (1, 200 - len(kept), 200)
+    ]
+    assert await rows(tmp_path / "flight", "SELECT * FROM ledger_entry") == []
+    for by in ("layer", "type", "model", "device", "segment"):
+        thinned, whole = [await stats(tmp_path / each / "profagent.db", by=by, skip=0 if each == "all" else None) for each in ("flight", "all")]
+        for one, other in zip(thinned.rows, whole.rows, strict=True):
+            assert (one.key, one.figures.number, one.figures.max) == (other.key, other.figures.number, other.figures.max)
+            exact = ("total", "mean")
+            assert [getattr(one.figures, name) for name in exact] == pytest.approx([getattr(other.figures, name) for name in exact])
+            assert (one.share, one.in_inference) == pytest.approx((other.share, other.in_inference))
+            near = ("median", "p95", "p99")
+            assert [getattr(one.figures, name) for name in near] == pytest.approx([getattr(other.figures, name) for name in near], rel=0.0051)
+        assert [each.per_second for each in thinned.models] == pytest.approx([each.per_second for each in whole.models])
+
+
+async def test_a_thinned_log_is_neither_copied_again_nor_left_undelivered(tmp_path: Path) -> None:
+    board = Board(60)
+    async with recording(tmp_path, choice()) as found:
+        await board.send(found)
+        sender = Sender(found)
+        # The host says that it holds the newest inference, and thins it before the board goes on.
+        last = board.inferences[-1]
+        log, holding = await sender.offer(last.path)
+        board.inferences += [Inference(60 + number) for number in range(20)]
+        await board.send_from(60, found, sender, 20)
+        assert (await rows(tmp_path, f"SELECT kept FROM log WHERE path = '{last.path}'")) == [(0,)]
+        sender.acknowledged.clear()
+        await sender.happen(_event(log, holding, last.data))
+        assert sender.acknowledged == [Acknowledgement(log.handle, 1, len(last.data), complete=True)]
+        # A new stream: positions are known for a while, and then the inference alone.
+        acknowledged = await board.send(found)
+        assert len(acknowledged) == 2 * 80 + 2
+        await found._store.query("UPDATE thinned_log SET thinned_s = 0")
+        acknowledged = await board.send(found)
+        gone = await rows(tmp_path, "SELECT count(*) FROM sample WHERE NOT kept")
+        assert len(acknowledged) == 2 * (80 - gone[0][0]) + 2
+        assert await rows(tmp_path, "SELECT sum(inferences) FROM minute_figure WHERE subject = 'layers'") == gone
+
+
+async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_figures(tmp_path: Path) -> None:
+    board, kills = Board(0), 0
+    for after in (0, 1, 2, 0):
+        for step in Step:
+            board.inferences += [Inference(len(board.inferences) + number) for number in range(12)]
+            async with recording(tmp_path, choice(), step, after) as found:
+                try:
+                    await board.send(found, 6)
+                except StoreError as error:
+                    assert str(error) == "killed"
+                    kills += 1
+    assert kills >= 20
     await whole_capture(tmp_path, board, choice())
-    slow = [each for number, each in enumerate(board.inferences) if number % SLOW_EVERY == SLOW_EVERY - 1]
-    found = await rows(tmp_path, "SELECT time_us, value, culprit, kept, inferences FROM incidents ORDER BY number")
-    assert [(time, value) for time, value, *_ in found] == [(each.start_us - 0, each.latency_us) for each in slow]
-    print(found)
-    print(await rows(tmp_path, "SELECT count(*) FROM inference"), await rows(tmp_path, "SELECT count(*) FROM log"))
-    print(await rows(tmp_path, "SELECT subject, sum(number), sum(total), max(most) FROM minute_figure GROUP BY 1"))
-    print(await rows(tmp_path, "SELECT * FROM flight_recorder"))
-    print(len(list(tmp_path.rglob("aicore*"))))
+    assert await rows(tmp_path, "SELECT count(*) FROM session") == [(1,)]
+    (figures,) = await rows(tmp_path, "SELECT sum(number), round(sum(total)) FROM minute_figure WHERE subject = 'call'")
+    kept = {number for (number,) in await rows(tmp_path, "SELECT current_pic_count FROM inference")}
+    gone = [each for number, each in enumerate(board.inferences) if number not in kept]
+    assert figures == (len(gone), sum(each.latency_us for each in gone))
+    assert len(kept) < 40
+    found = await rows(tmp_path, INCIDENTS)
+    assert [time for time, *_ in found] == [each.start_us for each in slow_of(board)]
+    files = {int(path.name.rpartition(".")[2]) for path in tmp_path.rglob("aicore*") if path.suffix != ".done"}
+    assert files == kept
+    assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
