@@ -31,7 +31,7 @@ from profagent.export.formats import FORMATS
 from profagent.fleet.cli import QUESTIONS
 from profagent.ingest.source import schemas
 from profagent.ledger import INCOMPLETE, REASONS
-from profagent.store import counters, marks
+from profagent.store import counters, marks, thinning
 from profagent.store.database import SCHEMA_VERSION
 from profagent.store.workspace import SESSION_FORMS
 from profagent.tables.comparability import LEAST_ALIKE
@@ -60,8 +60,9 @@ EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against --slo"),
     "record": (
         "../howto/record.md",
-        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen --slo",
+        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen --keep-when --slo",
     ),
+    "incidents": ("../howto/flight-recorder.md", ""),
     "collect": ("../howto/run-a-program.md", "-m --acl-json --output --release --env --remote-dir"),
     "deploy": (
         "../howto/install-on-a-board.md",
@@ -240,7 +241,8 @@ def comparability_page() -> str:
 def database_page() -> str:
     """Views and tables from the schema and its comments."""
     own_schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in (*schemas(), counters.SCHEMA, marks.SCHEMA))])
+    others = (*schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA)
+    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in others)])
     columns = _columns(schema)
     views = _commented("VIEW", schema)
     answers = VIEW_QUESTIONS

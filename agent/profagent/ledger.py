@@ -154,6 +154,13 @@ DISK_FULL = _reason(
     "The board's disk was full, so the runtime could not write its data.",
     "Free the board's disk, or run the daemon with `--retain delivered`.",
 )
+ADDED_TO_THINNED = _reason(
+    "added-to-thinned",
+    LOSS,
+    "A model was loaded again in one JOB and added inferences to files that a flight recorder had removed already:"
+    " these inferences are in no figure.",
+    "Record a program that loads a model several times without `--keep-when`.",
+)
 UNREADABLE = _reason(
     "unreadable",
     LOSS,

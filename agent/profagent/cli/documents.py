@@ -48,6 +48,9 @@ DOCUMENTS: Mapping[str, Document] = {
     "show": Document(1, list[captures.ShownJobDocument], "show", "The vendor's tables of each JOB."),
     "report": Document(1, captures.ReportDocument, "report", "HTML file of a session, and its verdict."),
     "sessions": Document(1, list[captures.SessionDocument], "sessions", "Sessions of a workspace."),
+    "incidents": Document(
+        1, list[captures.IncidentDocument], "incidents", "Incidents that a flight recorder found, in order."
+    ),
     "baselines": Document(
         1, list[captures.BaselineDocument], "baseline list", "Sessions that others are compared with."
     ),

@@ -67,6 +67,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "collect": ("collect.cli", "Run a program on a board and fetch its JOB (the vendor's command)."),
         "import": ("importing.cli", "Import JOBs and results of other tools (the vendor's command)."),
         "sessions": ("sessions.cli", "List the sessions of a workspace."),
+        "incidents": ("sessions.incidents", "List what a flight recorder kept, and why."),
         "ledger": ("sessions.cli:ledger", "Show the losses and notes of a session, and what to do."),
         "gc": ("sessions.cli:gc", "Delete the records of old sessions; keep their statistics."),
     },

@@ -77,6 +77,30 @@ class LedgerEntryDocument(TypedDict):
     remedy: str | None
 
 
+class IncidentDocument(TypedDict):
+    """Incident of a flight recorder: what fired, and the window of which the inferences were `kept`.
+
+    `value` and `bound` are those of the first rule, in `unit`: `us`, or empty for a metric's own. `culprit` is the
+    layer with the largest excess over its median so far. Times are the board's.
+    """
+
+    number: int
+    time_us: int
+    rules: list[str]
+    value: float | None
+    bound: float | None
+    unit: str
+    model: str | None
+    inference: int | None
+    culprit: str | None
+    excess_us: float | None
+    begin_us: int
+    end_us: int
+    kept: bool
+    inferences: int
+    bytes: int
+
+
 class ClearedDocument(TypedDict):
     """Answer of `gc`: sessions whose records went, those that stay and why; `bytes_after` is None for a dry run."""
 

@@ -15,9 +15,10 @@ from profagent.cli import options
 from profagent.cli.documents import print_document
 from profagent.cli.lakes import require_lake
 from profagent.cli.main import group
-from profagent.cli.options import duration_s
+from profagent.cli.options import duration_s, size_bytes, time_us
 from profagent.cli.running import SIGNALS, tell
 from profagent.errors import INTERRUPTED, ProfagentError, UsageError
+from profagent.formats.incident_rules import IncidentRule, KeepWhen
 from profagent.formats.sampling import EachNth, parse_schedule
 from profagent.record.options import RecordOptions
 from profagent.record.record import record
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from profagent.boards.tunnel import OverSsh
     from profagent.link.credentials import Access
 
+US_PER_S = 1_000_000
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -88,6 +90,24 @@ def _read_by(read: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 )
 @click.option("--every", type=click.IntRange(min=1), metavar="N", help="Record the first inference, then every Nth.")
 @click.option(
+    "--keep-when",
+    "rules",
+    multiple=True,
+    metavar="RULE",
+    help="Flight recorder: figures of all inferences, records only around what a RULE finds; may be repeated.",
+)
+@click.option(
+    "--around", metavar="TIME", default="2s", show_default=True, help="What --keep-when keeps before and after."
+)
+@click.option("--budget", metavar="SIZE/day", help="The most that --keep-when keeps in a day, such as 200M/day.")
+@click.option(
+    "--cool-down",
+    metavar="TIME",
+    default="10s",
+    show_default=True,
+    help="Time until a rule of --keep-when fires again.",
+)
+@click.option(
     "--push", "pushes", is_flag=True, help="At the end, push the session into the configured lake, as `push` does."
 )
 @options.slo(
@@ -121,15 +141,18 @@ def command(
     Example: profagent record --board 192.168.1.20 --until-finished --label build=1234
     Example: profagent record --group rack3 --for 10m
     Example: profagent record --board 192.168.1.20 --slo 'frame.p99 < 33ms' --metrics-listen 127.0.0.1:9464
+    Example: profagent record --board 192.168.1.20 --keep-when 'latency > 1.5 * p99' --around 500ms --budget 200M/day
     """
-    if schedule is not None and every is not None:
-        raise UsageError("--schedule and --every cannot be given together", hint="give one of them")
-    keeping = None if every is None else EachNth(every)
+    keep_when = _keep_when(**{name: chosen.pop(name) for name in ("rules", "around", "budget", "cool_down")})
+    if [schedule is None, every is None, keep_when is None].count(False) > 1:
+        raise UsageError("--schedule, --every and --keep-when all choose inferences", hint="give one of them")
     where = Workspace.at(workspace)
     lake = require_lake(None, where) if pushes else None
     # A capture leaves these signals ignored when it ends; a push afterwards is to stop at Ctrl-C like any command.
     heard = {each: signal.getsignal(each) for each in SIGNALS}
-    wanted = RecordOptions(boards, where, keeping=keeping if schedule is None else parse_schedule(schedule), **chosen)
+    nth = None if every is None else EachNth(every)
+    keeping = nth if schedule is None else parse_schedule(schedule)
+    wanted = RecordOptions(boards, where, keeping=keeping, keep_when=keep_when, **chosen)
     summary = run_on_boards(
         boards, access, over, lambda reached, stop: record(replace(wanted, access=reached), tell, stop)
     )
@@ -146,6 +169,24 @@ def command(
     captures: list[dict[str, Any] | None] = [summary] if is_alone else [each["session"] for each in summary["boards"]]
     pushed = _pushed(lake, where, [str(each["session"]) for each in captures if each is not None])
     return code or pushed
+
+
+def _keep_when(rules: Sequence[str], around: str, budget: str | None, cool_down: str) -> KeepWhen | None:
+    """Return the choice of a flight recorder that these texts describe, None without a rule. Raises UsageError."""
+    if not rules and budget is not None:
+        hint = "give a rule as well, such as --keep-when 'latency > 1.5 * p99'"
+        raise UsageError("--budget goes with --keep-when", hint=hint)
+    size = None if budget is None else size_bytes(budget.removesuffix("/day").removesuffix("B"))
+    cool_down_us = 0 if cool_down.rstrip("hms") == "0" else _time_us(cool_down)
+    parsed = tuple(IncidentRule.parse(rule) for rule in rules)
+    return KeepWhen(parsed, _time_us(around), size, cool_down_us) if parsed else None
+
+
+def _time_us(text: str) -> int:
+    try:
+        return round(time_us(text))
+    except UsageError:
+        return round(duration_s(text) * US_PER_S)
 
 
 def _pushed(lake: str, workspace: Workspace, sessions: Sequence[str]) -> int:

@@ -326,7 +326,8 @@ class BoardMirrors:
                 changes.setdefault(job, []).append(change)
                 continue
             assert log is not None, "only a Loss can be about no log"
-            if self._is_thinned(log, received.event) and self._stays_thinned(log, received.event, reached):
+            if self._is_thinned(log, received.event):
+                changes.setdefault(job, []).extend(self._pass_over(log, received.event, reached))
                 continue
             try:
                 changes.setdefault(job, []).extend(self._changes_of(log, received.event, reached))
@@ -401,25 +402,27 @@ class BoardMirrors:
                 return [LogRemoved(path), *(LinkLedger(path, each) for each in removal_entry(event.sent, event.size))]
 
     def _is_thinned(self, log: FollowedLog, event: LogEvent) -> bool:
-        """Return True if a log was thinned before its handle, or since this host has said what it holds of it."""
-        if log.handle in self._verified and isinstance(event, Started) and event.offset:
-            if self._of(log.job).mirror.size(checked_path(log.path)) is None:
-                self._thinned[log.handle] = self._verified.pop(log.handle)
+        """Return True if an event is about a log whose file was removed because its inference was thinned."""
+        if isinstance(event, Started) and event.offset == 0:
+            # A new file under the name of the old one.
+            self._thinned.pop(log.handle, None)
+        elif isinstance(event, Started) and log.handle in self._verified and not self._has_file(log):
+            # It was thinned after this host had said that it holds the log.
+            self._thinned[log.handle] = self._verified.pop(log.handle)
         return log.handle in self._thinned
 
-    def _stays_thinned(self, log: FollowedLog, event: LogEvent, reached: dict[int, Acknowledgement]) -> bool:
-        """Acknowledge what comes of a thinned log; return False for a new file under its name.
+    def _has_file(self, log: FollowedLog) -> bool:
+        return self._of(log.job).mirror.size(checked_path(log.path)) is not None
 
-        A model that is loaded again appends to its logs: such an inference is passed over with the one before it.
-        """
-        if isinstance(event, Started) and event.offset == 0:
-            del self._thinned[log.handle]
-            return False
-        if isinstance(event, Started) and event.digest:
-            event = event.completed
-        if isinstance(event, Completed):
-            reached[log.handle] = Acknowledgement(log.handle, event.generation, event.size, complete=True)
-        return True
+    @staticmethod
+    def _pass_over(log: FollowedLog, event: LogEvent, reached: dict[int, Acknowledgement]) -> list[Change]:
+        """Acknowledge what comes of a thinned log; return a ledger entry if an inference was added to it."""
+        end = event.completed if isinstance(event, Started) and event.digest else event
+        if isinstance(end, Completed):
+            reached[log.handle] = Acknowledgement(log.handle, end.generation, end.size, complete=True)
+        if isinstance(event, Started | Chunk) and event.data:
+            return [LinkLedger(None, ledger.entry(ledger.ADDED_TO_THINNED, "a model was loaded again"))]
+        return []
 
     def remove(self, files: Iterable[tuple[str, str]]) -> None:
         """Remove files by JOB and path, whose logs were thinned. Raises StoreError."""

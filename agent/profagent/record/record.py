@@ -34,6 +34,7 @@ from profagent.record.slo import JudgingObserver
 from profagent.record.view import RecordView
 from profagent.store.coverage import NOT_ENDED
 from profagent.store.store import Store
+from profagent.tables.incidents import incident_line
 from profagent.tables.provenance import keeping_line, not_copied_text
 from profagent.tables.table import counted
 
@@ -206,6 +207,8 @@ class BoardRecord:
                 labels={**options.access.named(address).labels, **options.labels},
                 always_new=options.new,
                 keeping=options.keeping,
+                keep_when=options.keep_when,
+                found=lambda incident: self._tell(incident_line(incident)),
                 past_filter=self._view.past_filter,
                 hold=lambda identity: self._lock.enter_context(options.workspace.board_locked(identity)),
                 with_columns=exposition is not None or bool(options.objectives),
@@ -303,7 +306,7 @@ class BoardRecord:
 
     async def _tell_passed_over(self) -> None:
         previous = None
-        while self._options.keeping is not None:
+        while self._options.keeping is not None or self._options.keep_when is not None:
             await asyncio.sleep(TELL_PASSED_OVER_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
             if line is not None and line != previous:

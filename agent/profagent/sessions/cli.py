@@ -23,6 +23,7 @@ from profagent.link.boards_file import BoardNames
 from profagent.sessions.clearing import Rules, chosen_sessions, clear, disk_bytes, keep_what_is_not_in
 from profagent.store.coverage import coverage_of
 from profagent.store.database import reading
+from profagent.store.incidents import incident_counts
 from profagent.store.queries import find_session, ledger_entries
 from profagent.store.sessions import fits
 from profagent.store.summary import all_sessions
@@ -68,6 +69,7 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     chosen = Workspace.at(workspace)
     async with reading(chosen.readable_database()) as connection:
         sessions = [session for session in await all_sessions(connection) if fits(session, where)]
+        incidents = await incident_counts(connection)
     if as_json:
         print_document("sessions", sessions)
         return
@@ -83,6 +85,9 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
             click.echo(f"session {session['session']}: {events}")
         if (keeping := keeping_line(session["sampling"])) is not None:
             click.echo(f"session {session['session']}: {keeping}")
+        if count := incidents.get(session["session"]):
+            found = counted(count, "incident")
+            click.echo(f"session {session['session']}: {found}: `profagent incidents {session['session']}`")
         for loss in session["kept_losses"]:
             click.echo(toned(f"session {session['session']}: {printable(recorded_loss_line(loss))}"))
         for line in session["implausible"]:

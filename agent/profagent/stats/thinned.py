@@ -11,6 +11,7 @@ from profagent.formats.durations import Distribution
 from profagent.formats.names import LogKind
 from profagent.stats.figures import UNITS, DurationFigures, LayerColumn, figures_in_place
 from profagent.store.database import fetched
+from profagent.store.incidents import has_recorders
 from profagent.store.queries import layers_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 _UNIT_NAMES = {LogKind.AICORE.value: UNITS[0], LogKind.AICPU.value: UNITS[1]}
 _MINUTES = (
     "SELECT f.model, m.name, f.device_id, f.subject, f.inferences,"
-    " f.number, f.total, f.squares, f.least, f.most, f.bins FROM minute_figure f JOIN model m USING (model) WHERE f.session = ? AND m.job = ?"
+    " f.number, f.total, f.squares, f.least, f.most, f.bins"
+    " FROM minute_figure f JOIN model m USING (model) WHERE f.session = ? AND m.job = ?"
 )
 
 
@@ -62,7 +64,8 @@ class ThinnedFigures(NamedTuple):
 
 async def thinned_of(connection: Running, scope: Scope) -> list[ThinnedFigures]:
     """Return the figures of a JOB's thinned inferences, as the session captured them."""
-    rows = await fetched(connection, _MINUTES, (scope.session.session, scope.job.job))
+    asked = (scope.session.session, scope.job.job)
+    rows = await fetched(connection, _MINUTES, asked) if await has_recorders(connection) else []
     found: dict[tuple[int, str, int], dict[str, Distribution]] = defaultdict(lambda: defaultdict(Distribution))
     inferences: dict[tuple[int, str, int], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for model, name, device, subject, count, *columns, bins in rows:
@@ -76,7 +79,8 @@ async def thinned_of(connection: Running, scope: Scope) -> list[ThinnedFigures]:
 
 async def is_thinned(connection: Running, session: int) -> bool:
     """Return True if a flight recorder has thinned inferences of a session."""
-    return bool(await fetched(connection, "SELECT 1 FROM minute_figure WHERE session = ? LIMIT 1", (session,)))
+    query = "SELECT 1 FROM minute_figure WHERE session = ? LIMIT 1"
+    return await has_recorders(connection) and bool(await fetched(connection, query, (session,)))
 
 
 def merged(distributions: Sequence[Distribution]) -> Distribution | None:

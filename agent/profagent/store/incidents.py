@@ -90,9 +90,32 @@ class Found(NamedTuple):
     excess_us: float | None = None
 
 
+async def has_recorders(connection: aiosqlite.Connection) -> bool:
+    """Return True if a database can have flight recorders; one of an earlier version has no tables for them."""
+    return bool(await fetched(connection, "SELECT 1 FROM sqlite_master WHERE name = 'flight_recorder'"))
+
+
 async def incidents_of(connection: aiosqlite.Connection, session: int) -> list[Incident]:
     """Return the incidents of a session in the order in which they were found."""
-    return [Incident(*row) for row in await fetched(connection, _OF_SESSION, (session,))]
+    rows = await fetched(connection, _OF_SESSION, (session,)) if await has_recorders(connection) else []
+    return [Incident(*row) for row in rows]
+
+
+async def recorder_of(connection: aiosqlite.Connection, session: int) -> tuple[str, int] | None:
+    """Return the rules of a session's flight recorder, and how many values made no incident because of the cool-down.
+
+    None for a session without one.
+    """
+    query = "SELECT rules, cooled_down FROM flight_recorder WHERE session = ?"
+    rows = await fetched(connection, query, (session,)) if await has_recorders(connection) else []
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+async def incident_counts(connection: aiosqlite.Connection) -> dict[int, int]:
+    """Return the number of incidents of each session that has some."""
+    if not await has_recorders(connection):
+        return {}
+    return dict(await fetched(connection, "SELECT session, count(*) FROM incident GROUP BY session"))
 
 
 class Incidents:

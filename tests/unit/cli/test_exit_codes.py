@@ -19,6 +19,7 @@ SHOWING = {
     "report": "-o report.html",
     "trend": "--model yolov5s",
     "ledger": "",
+    "incidents": "",
     "watch": "--speed 1000 --plain",
 }
 WRITING = {f"export {name}": "" for name in FORMATS} | {"import": "--workspace again"}

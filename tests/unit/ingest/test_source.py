@@ -16,7 +16,7 @@ import pytest
 import profagent
 from profagent.formats.countermap import COUNTERS
 from profagent.ingest.source import Headline, schemas, sources, views
-from profagent.store import counters, marks
+from profagent.store import counters, marks, thinning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +94,7 @@ def _declared(scripts: Iterable[str]) -> dict[str, dict[str, str]]:
     """The columns of all tables and views that the store has, with those of sources, and the type of each."""
     own = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
     with closing(sqlite3.connect(":memory:")) as connection:
-        for script in (own, counters.SCHEMA, marks.SCHEMA, *scripts):
+        for script in (own, counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA, *scripts):
             connection.executescript(script)
         names = connection.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         return {name: {row[1]: row[2] for row in connection.execute(f"PRAGMA table_info({name})")} for (name,) in names}

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from profagent.ingest.source import schemas
-from profagent.store import counters, marks
+from profagent.store import counters, marks, thinning
 from profagent.store.database import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DatabaseBuilder:
         self.file = file
         self._db = sqlite3.connect(file, isolation_level=None)
         own = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-        for script in (own, *schemas(), counters.SCHEMA, marks.SCHEMA):
+        for script in (own, *schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA):
             self._db.executescript(script)
         self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         self._db.execute("BEGIN")

@@ -16,7 +16,7 @@ from profagent.ingest.changes import JobChanges, NamesAnnounced
 from profagent.ingest.decode import JobDecoder
 from profagent.ingest.mirror import digest_of
 from profagent.ingest.source import schemas
-from profagent.store import counters, marks
+from profagent.store import counters, marks, thinning
 from profagent.store.database import transaction
 from profagent.store.inference_columns import ColumnReader, InferenceColumns
 from profagent.store.live_events import LiveComposer
@@ -56,7 +56,7 @@ class InMemory:
     def __init__(self, counter_map: CounterMap | None = None) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-        for script in (schema, *schemas(), counters.SCHEMA, marks.SCHEMA):
+        for script in (schema, *schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA):
             self._connection.executescript(script)
         start = SessionStart("b1", "euler", "SS928", "watch", "here", 1, False, decoded_with=MapUsed.of(counter_map))
         self._session = begin_session(self._connection, start)
