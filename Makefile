@@ -11,7 +11,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo needs test test-long test-board check docs check-docs site check-site screenshot protos check-protos bench soak bench-growth bench-lake fuzz pins clean
+.PHONY: help demo needs test test-long test-board check docs check-docs site check-site screenshot protos check-protos bench soak soak-flight bench-growth bench-lake fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -102,6 +102,9 @@ bench-lake: .venv/ready ## kill writers of a lake, and ask 50 million rows; take
 
 soak: .venv/ready ## run at full rate under faults for SOAK_S seconds (600)
 	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.soak --seconds $(or $(SOAK_S),600)
+
+soak-flight: .venv/ready ## kill a flight recorder over FLIGHT_N inferences (100000)
+	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.flight --inferences $(or $(FLIGHT_N),100000)
 
 fuzz: .venv-fuzz/ready ## fuzz the formats for FUZZ_S seconds (60)
 	@mkdir -p .fuzz/corpus && find tests/data -type f -size -64k -exec cp --backup=numbered -t .fuzz/corpus {} +

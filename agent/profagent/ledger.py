@@ -157,8 +157,8 @@ DISK_FULL = _reason(
 ADDED_TO_THINNED = _reason(
     "added-to-thinned",
     LOSS,
-    "A model was loaded again in one JOB and added inferences to files that a flight recorder had removed already:"
-    " these inferences are in no figure.",
+    "A model that was loaded again added inferences to files that a flight recorder had removed already."
+    " These inferences are in no figure.",
     "Record a program that loads a model several times without `--keep-when`.",
 )
 UNREADABLE = _reason(

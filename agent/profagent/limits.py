@@ -353,9 +353,11 @@ MOST_IN_RING = 50_000
 RING_STEP_S = 0.5
 """s between two looks of a flight recorder at what came: what came meanwhile waits."""
 RING_SETTLE_S = 2.0
-"""s that an inference stays on the disk at least, so that the board has heard that it arrived."""
+"""s for which a flight recorder keeps every inference: by then the board has heard that it arrived."""
 CALL_PATIENCE_S = 5.0
 """s for the call of an inference: a flight recorder then takes the latency from the records."""
+CALLS_BEHIND_US = 1_000_000
+"""µs behind an inference in which its call ends: a flight recorder then takes the latency from the records."""
 THINNED_LOGS_S = 60
 """s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
 JUDGED_BY_RULES = 256

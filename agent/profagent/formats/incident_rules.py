@@ -31,7 +31,7 @@ _US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
 HYSTERESIS = 0.02
 
 
-class Subject(StrEnum):
+class RuleSubject(StrEnum):
     """What a rule looks at."""
 
     LATENCY = "latency"
@@ -50,7 +50,7 @@ class IncidentRule:
     """
 
     text: str
-    subject: Subject
+    subject: RuleSubject
     name: str = ""
     is_below: bool = False
     factor: float = 1.0
@@ -62,19 +62,19 @@ class IncidentRule:
         """Return the rule that a text says. Raises UsageError for anything without a clear meaning."""
         shown = " ".join(text.split())
         if event := _EVENT.fullmatch(text):
-            subject = Subject(event["subject"])
-            if subject is Subject.LOSS and event["name"]:
+            subject = RuleSubject(event["subject"])
+            if subject is RuleSubject.LOSS and event["name"]:
                 raise UsageError(f"{shown!r}: a loss has no name", hint="write: loss")
             return cls(shown, subject, (event["name"] or "").strip())
         match = _RULE.fullmatch(text)
         if match is None:
             raise UsageError(f"{shown!r} is not a rule", hint=EXAMPLES)
-        subject, name = Subject(match["subject"]), (match["name"] or "").strip()
-        if subject is not Subject.LATENCY and not name:
+        subject, name = RuleSubject(match["subject"]), (match["name"] or "").strip()
+        if subject is not RuleSubject.LATENCY and not name:
             raise UsageError(f"{shown!r}: which {subject}?", hint=EXAMPLES)
-        if subject is Subject.METRIC and (match["quantile"] or match["unit"]):
+        if subject is RuleSubject.METRIC and (match["quantile"] or match["unit"]):
             raise UsageError(f"{shown!r}: a metric is compared with a number", hint=EXAMPLES)
-        if subject is not Subject.METRIC and match["value"] and not match["unit"]:
+        if subject is not RuleSubject.METRIC and match["value"] and not match["unit"]:
             raise UsageError(f"{shown!r}: the time has no unit", hint=f"{EXAMPLES}: units are ns, us, ms, s")
         quantile = match["quantile"] and float(match["quantile"]) / 100
         value = match["value"] and float(match["value"]) * _US.get(match["unit"] or "us", 1.0)
@@ -84,7 +84,7 @@ class IncidentRule:
     @property
     def unit(self) -> str:
         """Unit of value and bound; empty for a metric's own, and where nothing is compared."""
-        return "us" if self.subject in (Subject.LATENCY, Subject.LAYER) else ""
+        return "us" if self.subject in (RuleSubject.LATENCY, RuleSubject.LAYER) else ""
 
     def bound(self, past: Distribution | None) -> float | None:
         """Return the bound; None while the past has too few values for a quantile."""

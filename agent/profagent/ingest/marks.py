@@ -242,6 +242,8 @@ FROM {rows_of("range", "MARKS")};
 """  # noqa: S608 - constants
 
 
+# Marks of a session in one log, behind a number: number, time in µs, text, and no value.
+NEW_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
 # Steps are those of a Profiler; beside them, each span or range that lies in no other of its thread.
 TIMED_RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"

@@ -122,6 +122,12 @@ class MetricsDecoder(SpoolDecoder[_MetricReader]):
         return _MetricReader()
 
 
+# Samples of a session in one log, behind a number: number, time in µs, name and value.
+NEW_SAMPLES = (
+    "SELECT t.number, t.time_us, n.name, t.value"
+    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
+    " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
+)
 _SCHEMA = f"""
 {table("metric_name", _NAME_COLUMNS, is_of_log=True)}
 {table("metric", _SAMPLE_COLUMNS)}

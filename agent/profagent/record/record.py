@@ -306,7 +306,7 @@ class BoardRecord:
 
     async def _tell_passed_over(self) -> None:
         previous = None
-        while self._options.keeping is not None or self._options.keep_when is not None:
+        while self._options.keeping is not None:
             await asyncio.sleep(TELL_PASSED_OVER_S)
             line = keeping_line(await self._recording.session.sampling()) if self._recording.is_begun else None
             if line is not None and line != previous:

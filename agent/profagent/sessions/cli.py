@@ -81,17 +81,21 @@ async def command(*, workspace: Path | None, where: list[Condition], as_json: bo
     for session in sessions:
         for line in _claims(session):
             click.echo(toned(f"session {session['session']}: {printable(line)}"))
-        if (events := events_line(session["events"])) is not None:
-            click.echo(f"session {session['session']}: {events}")
-        if (keeping := keeping_line(session["sampling"])) is not None:
-            click.echo(f"session {session['session']}: {keeping}")
-        if count := incidents.get(session["session"]):
-            found = counted(count, "incident")
-            click.echo(f"session {session['session']}: {found}: `profagent incidents {session['session']}`")
+        for line in _remarks(session, incidents.get(session["session"], 0)):
+            click.echo(f"session {session['session']}: {line}")
         for loss in session["kept_losses"]:
             click.echo(toned(f"session {session['session']}: {printable(recorded_loss_line(loss))}"))
         for line in session["implausible"]:
             click.echo(f"session {session['session']}: {printable(line)}")
+
+
+def _remarks(session: Mapping[str, Any], incidents: int) -> Iterator[str]:
+    if (events := events_line(session["events"])) is not None:
+        yield events
+    if (keeping := keeping_line(session["sampling"])) is not None:
+        yield keeping
+    if incidents:
+        yield f"{counted(incidents, 'incident')}: `profagent incidents {session['session']}` lists them"
 
 
 def _claims(session: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.target import target_options, tell_unrecorded
 from profagent.errors import UsageError
+from profagent.formats.durations import RESOLUTION
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.figures import UNITS
@@ -212,11 +213,7 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         yield f"nothing was recorded that could be told by {answer.by}{about}"
     if len(rows) < len(answer.rows):
         yield f"{len(rows):,} of {counted(len(answer.rows), 'row')} shown"
-    if answer.unit == "ticks":
-        yield "durations are in ticks: without info.json nobody knows how long one takes"
-    yield from chain(*map(model_lines, answer.models), *map(frame_lines, answer.frames))
-    if likely := likely_counters(answer.provenance):
-        yield doubt_line(likely)
+    yield from _about_figures(answer)
     why, way = ("as warm-up", " (--skip 0 keeps them)") if skip is None else (f"by --skip {skip}", "")
     for model, inferences, number in answer.left_out:
         if number:
@@ -225,6 +222,16 @@ def _remarks(answer: Stats, rows: Sequence[Row], skip: int | None) -> Iterator[s
         about = f"{job['job']}: " if len(answer.provenance) > 1 else ""
         for line in provenance_lines(job):
             yield about + line
+
+
+def _about_figures(answer: Stats) -> Iterator[str]:
+    if answer.unit == "ticks":
+        yield "durations are in ticks: without info.json nobody knows how long one takes"
+    yield from chain(*map(model_lines, answer.models), *map(frame_lines, answer.frames))
+    if answer.is_thinned:
+        yield f"figures are of all inferences: percentiles and MAD are within {RESOLUTION:.1%}, warm-up is counted"
+    if likely := likely_counters(answer.provenance):
+        yield doubt_line(likely)
 
 
 TREND_LESS = ("mad(us)", "mad(ticks)", "count")

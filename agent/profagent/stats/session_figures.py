@@ -366,6 +366,11 @@ class SessionFigures:
         if job.counters is not None:
             self._add_counters(job, job.counters, keeps)
 
+    @property
+    def is_thinned(self) -> bool:
+        """True if some inferences have figures alone."""
+        return bool(self._thinned)
+
     def add_thinned(self, thinned: ThinnedFigures) -> None:
         """Add inferences that a flight recorder has thinned: their times are in µs."""
         keys: dict[By, Key] = {"model": (thinned.name,), "device": (thinned.name, str(thinned.device))}

@@ -130,7 +130,8 @@ class Stats:
     """The answer to one question: rows in `unit`, largest first, what was left out, and the provenance of each JOB.
 
     `models` has the figures that shares refer to; it is empty where rows are not of inferences. `frames` has those of
-    whole frames, where rows are of their parts.
+    whole frames, where rows are of their parts. With `is_thinned` some inferences have no records any more, so that
+    percentiles are known within RESOLUTION.
     """
 
     by: StatsBy
@@ -141,6 +142,7 @@ class Stats:
     is_simulated: bool
     models: list[ModelFigures] = field(default_factory=list)
     frames: list[FrameFigures] = field(default_factory=list)
+    is_thinned: bool = False
 
     def abouts(self) -> list[str | None]:
         """Return the further values of each row as JSON, for rows that are stored.
@@ -241,7 +243,8 @@ async def answered(
         unit: Unit = "us" if by in _IN_US else figures.unit(by)
         # The CPU's layers alone do not show how much of an inference no layer explains.
         models = figures.models(by) if figures.in_us or by != "aicpu" else []
-        return Stats(by, unit, figures.rows(by), figures.left_out(), provenance, session.simulated, models)
+        left, is_thinned = figures.left_out(), figures.is_thinned
+        return Stats(by, unit, figures.rows(by), left, provenance, session.simulated, models, is_thinned)
     return Stats(
         by, "us", rows + await _stored_rows(connection, session.session, by), [], provenance, session.simulated
     )

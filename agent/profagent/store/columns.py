@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.inference_times import UNUSED, Spans
+from profagent.formats.inference_times import UNUSED, Calls, Spans
 from profagent.formats.names import LogKind
 from profagent.formats.records import RECORD_BYTES, api_name
-from profagent.limits import RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
+from profagent.limits import CALLS_BEHIND_US, RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
 from profagent.store.database import RECORDS_PER_PART, fetched_of, keys_of
 
 if TYPE_CHECKING:
@@ -399,6 +399,43 @@ def call_tables(
             columns = [_numbers(text) for text in connection.execute(_CALLS, (first, last)).fetchone()]
             about = (np.full(len(columns[0]), each) for each in (of_log, model))
             yield CallTable(*about, *columns)
+
+
+# A log of calls has a name that sorts between these.
+_PARTS_OF_CALLS = (
+    "SELECT part FROM model m JOIN log l ON l.job = m.job AND l.path BETWEEN 'data/ac' AND 'data/ad'"
+    " JOIN part USING (log) WHERE m.model = ?1 AND l.model = ?1 AND l.kind = 'acl_api'"
+)
+_NEXT_CALL = "SELECT record, begin_us, end_us FROM api WHERE record BETWEEN ? AND ? ORDER BY record LIMIT 1"
+_LAST_CALL = "SELECT record, begin_us FROM api WHERE record BETWEEN ? AND ? ORDER BY record DESC LIMIT 1"
+_CALLS_BETWEEN = "SELECT api, begin_us, end_us FROM api WHERE record BETWEEN ? AND ?"
+
+
+def calls_near(connection: sqlite3.Connection, model: int, whole: Spans) -> tuple[Calls, float]:
+    """Return the calls of a model around the spans of inferences, and when its newest call began; -inf without one.
+
+    A log has its calls in the order of their ends, so a few of a great many are read.
+    """
+    rows: list[Row] = []
+    latest_us = -np.inf
+    for (part,) in connection.execute(_PARTS_OF_CALLS, (model,)).fetchall():
+        first, end = keys_of(part)
+        for last, begin_us in connection.execute(_LAST_CALL, (first, end)).fetchall():
+            latest_us = max(latest_us, float(begin_us))
+            begin = _first_call(connection, first, last, float(whole.begin_us.min()))
+            end = _first_call(connection, begin, last, float(whole.end_us.max()) + CALLS_BEHIND_US)
+            rows += connection.execute(_CALLS_BETWEEN, (begin, end)).fetchall()
+    api, begins, ends = np.array(rows, np.float64).reshape(-1, 3).T
+    return Calls(api.astype(np.int64), begins, ends), latest_us
+
+
+def _first_call(connection: sqlite3.Connection, first: int, last: int, time_us: float) -> int:
+    """Return the key of the first call between two keys that ends at a time or later, or the last key."""
+    while first < last:
+        middle = (first + last) // 2
+        ((_, _, end_us),) = connection.execute(_NEXT_CALL, (middle, last)).fetchall()
+        first, last = (first, middle) if end_us >= time_us else (middle + 1, last)
+    return first
 
 
 class CallNames(dict[int, tuple[str, str]]):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.incident_rules import RuleState, Subject
+from profagent.formats.incident_rules import RuleState, RuleSubject
+from profagent.ingest.marks import NEW_MARKS
+from profagent.ingest.metrics import NEW_SAMPLES
 from profagent.store.database import fetched
 
 if TYPE_CHECKING:
@@ -26,12 +28,6 @@ _LOSSES = "SELECT entry, reason FROM ledger_entry WHERE session = ?1 AND entry >
 _LOGS = (
     "SELECT log FROM session_job s JOIN job j USING (job) JOIN log l ON l.job = j.job"
     " WHERE s.session = ? AND j.name GLOB ? AND l.offset > 0"
-)
-_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
-_METRICS = (
-    "SELECT t.number, t.time_us, n.name, t.value"
-    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
-    " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
 )
 _BYTES = (
     "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
@@ -212,11 +208,14 @@ class Incidents:
         """Add the incidents of new marks, metrics and losses; `now_us` is the board's newest time, None if unknown."""
         for _, time_us, text in self._new(connection, "session_mark", _SESSION_MARKS):
             self.add(Found(time_us, f"marked: {text}" if text else "marked"))
-        by_subject = {each: [rule for rule in self._choice.rules if rule.subject is each] for each in Subject}
-        if by_subject[Subject.LOSS] and now_us is not None:
+        by_subject = {each: [rule for rule in self._choice.rules if rule.subject is each] for each in RuleSubject}
+        if by_subject[RuleSubject.LOSS] and now_us is not None:
             for _, reason in self._new(connection, "ledger_entry", _LOSSES):
                 self.add(Found(now_us, f"loss: {reason}"))
-        for subject, kind, query in ((Subject.MARK, "MARKS-*", _MARKS), (Subject.METRIC, "METRICS-*", _METRICS)):
+        for subject, kind, query in (
+            (RuleSubject.MARK, "MARKS-*", NEW_MARKS),
+            (RuleSubject.METRIC, "METRICS-*", NEW_SAMPLES),
+        ):
             if rules := by_subject[subject]:
                 for (log,) in connection.execute(_LOGS, (self._session, kind)).fetchall():
                     for _, time_us, name, value in self._new(connection, f"{subject} {log}", query, log):

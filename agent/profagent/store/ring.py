@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.durations import Distribution
-from profagent.formats.incident_rules import Subject
-from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Calls, Spans
+from profagent.formats.incident_rules import RuleSubject
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans
 from profagent.limits import (
     CALL_PATIENCE_S,
     JUDGED_BY_RULES,
     MOST_IN_RING,
     MOST_THINNED_TOGETHER,
-    REMEMBERED_CALLS_OF_MODEL,
     REMEMBERED_MINUTES,
     RING_SETTLE_S,
 )
-from profagent.store.database import keys_of, transaction
+from profagent.store.columns import calls_near
+from profagent.store.database import transaction
 from profagent.store.figures import us_per_tick
 from profagent.store.incidents import Found, Incidents
 from profagent.store.inference_columns import ColumnReader
@@ -51,12 +51,6 @@ _SETTLED = (
     "SELECT inference, figures = 'final' FROM json_each(?) CROSS JOIN inference ON inference = value"
     " WHERE figures <> 'pending'"
 )
-_CALL_PARTS = (
-    "SELECT part, model FROM part JOIN log USING (log)"
-    " WHERE kind = 'acl_api' AND model IS NOT NULL AND part.session = ?"
-)
-_CALLS = "SELECT record, api, begin_us, end_us FROM api WHERE record > ? AND record <= ? ORDER BY record"
-_LAST_CALL = "SELECT max(record) FROM api WHERE record BETWEEN ? AND ?"
 _PAST = (
     "SELECT m.name, f.subject, f.number, f.total, f.squares, f.least, f.most, f.bins FROM minute_figure f"
     " JOIN model m USING (model) WHERE f.session = ?1 AND f.subject NOT IN ('begin', 'ran', 'whole rest')"
@@ -64,7 +58,7 @@ _PAST = (
 )
 
 
-class Step(NamedTuple):
+class RingStep(NamedTuple):
     """Result of a step: files to remove by JOB and path, new incidents, and if more is ready to be decided."""
 
     files: Sequence[tuple[str, str]]
@@ -90,7 +84,7 @@ class _Chunk:
 
     @property
     def subjects(self) -> list[str]:
-        """Subject of each column, as in the minute figures."""
+        """RuleSubject of each column, as in the minute figures."""
         return [f"{unit} {net} {layer}" for unit, net, layer in self.found.columns]
 
     def name_of(self, place: int) -> str:
@@ -110,9 +104,6 @@ class _Known:
     pending: set[int] = field(default_factory=set)
     # Inferences that were seen and not decided.
     chunks: list[_Chunk] = field(default_factory=list)
-    # By model, API, begin and end of its newest calls; by part, the last call that was read.
-    calls: dict[int, NDArray[np.float64]] = field(default_factory=dict)
-    last_calls: dict[int, int] = field(default_factory=dict)
     # Distributions of judged values, by name of the model and subject.
     past: dict[tuple[str, str], Distribution] = field(default_factory=dict)
     # End of the inference that was judged last, by the board's clock.
@@ -134,7 +125,7 @@ class Ring:
         is_busy: Callable[[str, str], bool],
         *,
         is_over: bool = False,
-    ) -> Step:
+    ) -> RingStep:
         """Look at what came, and thin what is decided, in one transaction.
 
         `now_s` is a monotonic clock, `wall_s` that of the host; `is_busy` is that of `thin`. With `is_over` nothing
@@ -145,10 +136,9 @@ class Ring:
         with transaction(connection):
             known = known or self._read(connection)
             self._see(known, connection, now_s)
-            self._take_calls(known, connection)
             before = len(known.incidents.all)
             for chunk in known.chunks:
-                self._judge(known, chunk, now_s, is_over=is_over)
+                self._judge(known, connection, chunk, now_s, is_over=is_over)
             known.incidents.look_elsewhere(connection, int(known.newest_us) or None)
             found, has_more = self._decide(known, connection, now_s, is_over=is_over)
             stayed, files = thin(connection, self._session, found, wall_s, is_busy) if found else (set[int](), [])
@@ -159,7 +149,7 @@ class Ring:
             known.incidents.write(connection)
         known.chunks = [chunk for chunk in known.chunks if not chunk.decided.all()]
         self._known = known
-        return Step(files, known.incidents.all[before:], has_more)
+        return RingStep(files, known.incidents.all[before:], has_more)
 
     def _read(self, connection: sqlite3.Connection) -> _Known:
         known = _Known(Incidents(connection, self._session, self._choice))
@@ -189,37 +179,24 @@ class Ring:
                     chunk.decided |= is_kept
                 known.chunks.append(chunk)
 
-    def _take_calls(self, known: _Known, connection: sqlite3.Connection) -> None:
-        for part, model in connection.execute(_CALL_PARTS, (self._session,)).fetchall():
-            first, last = keys_of(part)
-            if part not in known.last_calls:
-                ((newest,),) = connection.execute(_LAST_CALL, (first, last)).fetchall()
-                known.last_calls[part] = max(first, (newest or first) - REMEMBERED_CALLS_OF_MODEL) - 1
-            rows = connection.execute(_CALLS, (known.last_calls[part], last)).fetchall()
-            if rows:
-                known.last_calls[part] = rows[-1][0]
-                before = known.calls.get(model, np.empty((0, 3)))
-                new = np.array([row[1:] for row in rows], np.float64)
-                known.calls[model] = np.concatenate([before, new])[-REMEMBERED_CALLS_OF_MODEL:]
-
     # Judging
 
-    def _judge(self, known: _Known, chunk: _Chunk, now_s: float, *, is_over: bool) -> None:
+    def _judge(
+        self, known: _Known, connection: sqlite3.Connection, chunk: _Chunk, now_s: float, *, is_over: bool
+    ) -> None:
         """Judge the inferences of a chunk whose calls have come, or need not be waited for any longer."""
         places = np.flatnonzero(~chunk.judged)
         if not len(places):
             return
+        whole = chunk.found.whole.at(places)
+        calls, latest_us = calls_near(connection, chunk.found.model, whole)
+        found = calls.spans(whole)
+        for column, times in zip(chunk.found.calls, found, strict=True):
+            column[places] = times
+        # Calls are written as they end, so one that began later shows that none is missing.
+        has_call = ~np.isnan(found.us) | (whole.end_us < latest_us)
         is_late = is_over or now_s - chunk.seen_s >= CALL_PATIENCE_S
-        calls = known.calls.get(chunk.found.model)
-        ready = places if is_late else places[:0]
-        if calls is not None:
-            whole = chunk.found.whole.at(places)
-            found = Calls(calls[:, 0].astype(np.int64), calls[:, 1], calls[:, 2]).spans(whole)
-            for column, times in zip(chunk.found.calls, found, strict=True):
-                column[places] = times
-            # Calls are written as they end, so one that began later shows that none is missing.
-            has_call = ~np.isnan(found.us) | (whole.end_us < calls[:, 1].max())
-            ready = places if is_late else places[has_call]
+        ready = places if is_late else places[has_call]
         for start in range(0, len(ready), JUDGED_BY_RULES):
             self._judge_some(known, chunk, ready[start : start + JUDGED_BY_RULES])
         chunk.judged[ready] = True
@@ -231,9 +208,9 @@ class Ring:
         values: dict[str, Floats] = {LATENCY: latency, CALL_REST: latency - np.nansum(times, axis=1)}
         values |= {subject: times[:, column] for column, subject in enumerate(chunk.subjects)}
         for rule in self._choice.rules:
-            if rule.subject is Subject.LATENCY and rule.name in ("", found.name):
+            if rule.subject is RuleSubject.LATENCY and rule.name in ("", found.name):
                 self._apply(known, rule, chunk, places, LATENCY, values)
-            elif rule.subject is Subject.LAYER:
+            elif rule.subject is RuleSubject.LAYER:
                 for column, subject in enumerate(chunk.subjects):
                     if rule.name in (name := chunk.name_of(column), *name.split("+")):
                         self._apply(known, rule, chunk, places, subject, values)

@@ -307,6 +307,15 @@ class Drawing:
         self._facts = facts
         self._ticks_per_us = TICKS_PER_US[facts["tick-unit"]]
         self._gaps = gaps
+        # Factor for the time of the network's longest run.
+        self._stall = 1.0
+
+    def stalled(self, factor: float) -> InferenceDraw:
+        """Return an inference whose longest run takes this many times as long as usual."""
+        self._stall = factor
+        found = self._inference()
+        self._stall = 1.0
+        return found
 
     def variants(self) -> tuple[InferenceDraw, ...]:
         """Return different inferences: enough to look alive, and few enough to be drawn quickly."""
@@ -372,7 +381,13 @@ class Drawing:
         return number - _STALE_BY if self._rng.random() < 1 / 2 else number + _FAR_BY
 
     def _time_us(self, run: FusedRun, pictures: int) -> float:
-        return run.time_us * pictures * self._factor(_TIME_JITTER)
+        stall = self._stall if run is self._longest else 1.0
+        return run.time_us * pictures * self._factor(_TIME_JITTER) * stall
+
+    @property
+    def _longest(self) -> FusedRun:
+        runs = [run for segment in self._network.segments if segment.unit == AICORE for run in segment.runs]
+        return max(runs, key=lambda run: run.time_us)
 
     def _factor(self, spread: float) -> float:
         return 1 + spread * max(-4.0, min(4.0, self._rng.gauss(0.0, 1.0)))

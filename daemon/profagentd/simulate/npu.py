@@ -271,6 +271,8 @@ class Npu:
         drawing = Drawing(self._network, options.pictures, load_counters(), self._rng, facts, gaps=gaps)
         # Drawn once: at run time an inference only writes bytes that exist already.
         self._variants = drawing.variants()
+        # The inference that comes every `slow_every[0]` inferences, None without.
+        self._slow = drawing.stalled(options.slow_every[1]) if options.slow_every else None
         drawn = _LOWEST_PID + int(self._rng.random() * _PIDS)
         self._pid = options.board.pid if options.board else drawn
         self._next = self._variants[0]  # the next inference, whose duration is known before it runs
@@ -325,6 +327,9 @@ class Npu:
             self.sampled += 1
             self.aicore_records += draw.aicore_records
         self._next = self._variants[int(self._rng.random() * len(self._variants))]
+        slow_every = self._options.slow_every
+        if self._slow and slow_every and (self.inferences + 1) % slow_every[0] == 0:
+            self._next = self._slow
         npu_us, end_us = begin_us + CALL_BEFORE_US + wait_us, begin_us + wait_us + call_us(draw)
         self._over_us = end_us
         if self._program:

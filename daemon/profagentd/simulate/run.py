@@ -39,11 +39,12 @@ class SimulationOptions:
 
     `model` is a built-in name or a TOML file; `layers` cuts or repeats it to so many aicore runs; `rate` is inferences
     a second; `interval` as in the library; `pictures` go into each inference; `for_s` None runs until cancelled; each
-    tenth sample keeps the writer `busy` for so many inferences; `facts` are NAME=ALTERNATIVE, where the board differs
-    from the likely behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc. `contend` is a second
-    model, MODEL or MODEL@SHARE, that has the NPU when a share of the inferences begin; `slow` are stages of the program
-    that take longer, NAME=FACTOR or NAME=FACTOR@SHARE. In `time_lapse` simulated seconds one second passes: `rate` and
-    `for_s` are in simulated seconds.
+    tenth sample keeps the writer `busy` for so many inferences; in every `slow_every[0]`-th inference the longest layer
+    takes `slow_every[1]` times as long; `facts` are NAME=ALTERNATIVE, where the board differs from the likely
+    behaviour. `run` is the directory of the daemon's FIFOs, `board` writes /proc. `contend` is a second model, MODEL or
+    MODEL@SHARE, that has the NPU when a share of the inferences begin; `slow` are stages of the program that take
+    longer, NAME=FACTOR or NAME=FACTOR@SHARE. In `time_lapse` simulated seconds one second passes: `rate` and `for_s`
+    are in simulated seconds.
     """
 
     model: str = "yolov5s"
@@ -56,6 +57,7 @@ class SimulationOptions:
     root: Path = Path()
     busy: int = 0
     facts: tuple[str, ...] = ()
+    slow_every: tuple[int, float] | None = None
     run: Path | None = None
     board: SimulatedBoard | None = None
     contend: str | None = None
@@ -114,13 +116,23 @@ def add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     add("--contend", metavar="MODEL[@SHARE]", help=contend)
     slow = "a stage of the program takes FACTOR times as long in SHARE of the frames (1); may be repeated"
     add("--slow-stage", metavar="NAME=FACTOR[@SHARE]", dest="slow", action="append", default=[], help=slow)
+    slow = "in each Nth inference the longest layer takes F times as long, such as 1000=10"
+    add("--slow-every", metavar="N=F", type=_slow_every, help=slow)
     fact = "do otherwise what nobody knows of real boards, such as tick-unit=cycle; may be repeated"
     add("--fact", metavar="NAME=ALTERNATIVE", dest="facts", action="append", default=[], help=fact)
 
 
+def _slow_every(text: str) -> tuple[int, float]:
+    number, _, factor = text.partition("=")
+    found = int(number), float(factor)
+    if found[0] < 1 or not 0 < found[1] < math.inf:
+        raise ValueError(text)
+    return found
+
+
 def options_from(args: argparse.Namespace) -> SimulationOptions:
     """Return the options of a parsed command line; the caller sets the root. Raises DaemonError out of range."""
-    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend", "time_lapse")
+    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend", "slow_every", "time_lapse")
     chosen = {name: getattr(args, name) for name in names}
     return SimulationOptions(**chosen, facts=tuple(args.facts), slow=tuple(args.slow))
 
