@@ -60,7 +60,7 @@ EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against --slo"),
     "record": (
         "../howto/record.md",
-        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen --keep-when --slo",
+        "--for --inferences --backlog --from-now --new --schedule --every --consumer --metrics-listen --slo --keep-when",
     ),
     "incidents": ("../howto/flight-recorder.md", ""),
     "collect": ("../howto/run-a-program.md", "-m --acl-json --output --release --env --remote-dir"),
@@ -241,8 +241,8 @@ def comparability_page() -> str:
 def database_page() -> str:
     """Views and tables from the schema and its comments."""
     own_schema = resources.files("profagent.store").joinpath("schema.sql").read_text("utf-8")
-    others = (*schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA)
-    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in others)])
+    further = (*schemas(), counters.SCHEMA, marks.SCHEMA, thinning.SCHEMA)
+    schema = "\n".join([own_schema, *(f"{dedent(each)};" for each in further)])
     columns = _columns(schema)
     views = _commented("VIEW", schema)
     answers = VIEW_QUESTIONS

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from profagent.ingest.marks import MarkKind
+from profagent.ingest.source import Marked
 from profagent.limits import FRAME_SETTLED_S, OPEN_FRAMES, REMEMBERED_SPANS
-from profagent.store.frames import Frame, FrameJoin, Marked
+from profagent.store.frames import Frame, FrameJoin
 from profagent.store.npu_work import ExecuteCalls, NpuWork, WorkSegments
 
 if TYPE_CHECKING:

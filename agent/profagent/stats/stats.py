@@ -244,7 +244,7 @@ async def answered(
         # The CPU's layers alone do not show how much of an inference no layer explains.
         models = figures.models(by) if figures.in_us or by != "aicpu" else []
         left, is_thinned = figures.left_out(), figures.is_thinned
-        return Stats(by, unit, figures.rows(by), left, provenance, session.simulated, models, is_thinned)
+        return Stats(by, unit, figures.rows(by), left, provenance, session.simulated, models, is_thinned=is_thinned)
     return Stats(
         by, "us", rows + await _stored_rows(connection, session.session, by), [], provenance, session.simulated
     )

@@ -132,8 +132,8 @@ def _slow_every(text: str) -> tuple[int, float]:
 
 def options_from(args: argparse.Namespace) -> SimulationOptions:
     """Return the options of a parsed command line; the caller sets the root. Raises DaemonError out of range."""
-    names = ("model", "layers", "rate", "interval", "busy", "pictures", "seed", "for_s", "contend", "slow_every", "time_lapse")
-    chosen = {name: getattr(args, name) for name in names}
+    names = "model layers rate interval busy pictures seed for_s contend slow_every time_lapse"
+    chosen = {name: getattr(args, name) for name in names.split()}
     return SimulationOptions(**chosen, facts=tuple(args.facts), slow=tuple(args.slow))
 
 

@@ -326,10 +326,10 @@ async def test_the_nights_up_to_a_session_are_shown_with_their_levels(tmp_path: 
             ticks = [9100 if night >= 4 else 7000, 1400]
             builder.aicore(inference, builder.new_part(session, model, "aicore"), ticks)
     builder.close()
-    asked: list[tuple[int, Literal["en", "zh"]]] = [(8, "en"), (8, "zh"), (5, "en")]
+    cases: tuple[tuple[int, Language], ...] = ((8, "en"), (8, "zh"), (5, "en"))
     shown = {
         (session, language): await gather(Operand("s", tmp_path / "profagent.db", session), [], language)
-        for session, language in asked
+        for session, language in cases
     }
     (history,) = shown[8, "en"]["history"]
     assert history["title"] == "yolo, latency from records: 8 nights, from 1,000.0 to 1,000.0 us"
