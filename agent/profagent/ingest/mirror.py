@@ -12,6 +12,7 @@ import ctypes
 import errno
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -235,7 +236,8 @@ class JobMirror:
         """Remove a mirrored file, which may be gone already."""
         self._forget(path)
         with self._trying(f"cannot remove {path} from the mirror"):
-            Path(self._file(path)).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(self._file(path))  # noqa: PTH108 - very many files
 
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
         """Return True if a data file has changed since `offset` bytes of a generation were committed."""

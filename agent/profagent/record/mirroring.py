@@ -18,7 +18,7 @@ from profagent.limits import LARGEST_CONTENT_BYTES, REMEMBERED_JOBS
 from profagent.link.messages import Acknowledgement, Chunk, Completed, Holding, Loss, Removed, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from profagent.formats.countermap import CounterMap
@@ -97,6 +97,11 @@ class OpenBatch:
     def has(self, log: FollowedLog) -> bool:
         """Return True if the latest batch has an event of a log."""
         return any((log.job, log.path, is_snapshot) in self._names for is_snapshot in (False, True))
+
+    @property
+    def logs(self) -> Collection[tuple[str, bytes, bool]]:
+        """JOB, path and kind of the logs in the latest batch: a new object for each batch."""
+        return self._names
 
     def names_log(self, job: str, path: str) -> bool:
         """Return True if the latest batch has an event of the log of a JOB at this path."""

@@ -300,7 +300,8 @@ class Recording:
         except BaseException:
             self._is_torn = True
             raise
-        self._committing = asyncio.create_task(self._commit(changes, partial(acknowledge, reached)))
+        named = self._mirrors.batch.logs
+        self._committing = asyncio.create_task(self._commit(changes, partial(acknowledge, reached), named))
         if not more:
             await self._wait_for_commit()
         return self._take_applied()
@@ -309,7 +310,12 @@ class Recording:
     # durable in the mirror, and what was acknowledged is in the database. A process that ends between two steps leaves
     # bytes in the mirror without rows, which the next stream undoes first: whichever step it died at, a restart finds
     # no record lost and none twice.
-    async def _commit(self, changes: Sequence[JobChanges], acknowledge: Callable[[], Awaitable[None]]) -> None:
+    async def _commit(
+        self,
+        changes: Sequence[JobChanges],
+        acknowledge: Callable[[], Awaitable[None]],
+        named: Collection[tuple[str, bytes, bool]],
+    ) -> None:
         self._reached(Step.MIRRORED)
         await self._workspace.synced.sync()
         self._reached(Step.SYNCED)
@@ -318,17 +324,19 @@ class Recording:
         await acknowledge()
         self._reached(Step.ACKNOWLEDGED)
         if self._ring is not None and time.monotonic() >= self._ring_due_s:
-            await self._thin(self._ring)
+            # The next batch may be in the mirrors already.
+            is_next = self._mirrors.batch.logs is not named
+            await self._thin(self._ring, is_busy=self._mirrors.batch.names_log if is_next else _is_idle)
             self._ring_due_s = time.monotonic() + RING_STEP_S
 
-    async def _thin(self, ring: Ring, *, is_over: bool = False) -> None:
+    async def _thin(self, ring: Ring, *, is_busy: Callable[[str, str], bool], is_over: bool = False) -> None:
         """Let the flight recorder decide what is due, page by page, and remove the files of what it thinned.
 
         The transaction comes first: a process that ends behind it removes the files when it begins again.
         """
         has_more = True
         while has_more:
-            now_s, wall_s, is_busy = time.monotonic(), int(time.time()), self._mirrors.batch.names_log
+            now_s, wall_s = time.monotonic(), int(time.time())
             step = partial(ring.step, now_s=now_s, wall_s=wall_s, is_busy=is_busy, is_over=is_over)
             files, incidents, has_more = await self._store.run(step)
             for incident in incidents:
@@ -491,7 +499,7 @@ class Recording:
         if self._session is not None:
             await self._session.apply(self._take_waiting())
             if self._ring is not None:
-                await self._thin(self._ring, is_over=True)
+                await self._thin(self._ring, is_busy=_is_idle, is_over=True)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
 
@@ -548,6 +556,10 @@ class Recording:
         if job not in self._unoffered:
             self._unoffered[job] = await self.session.begun_logs(job)
         return self._unoffered[job]
+
+
+def _is_idle(_job: str, _path: str) -> bool:
+    return False
 
 
 def _why_uncovered(coverage: Coverage) -> str:
