@@ -457,6 +457,8 @@ MOST_EVIDENCE = 50
 """rows of evidence of a finding in a report: the rest is left out."""
 MOST_LEDGER_ROWS = 200
 """entries of the ledger in a report: the rest is counted."""
+MOST_INCIDENT_ROWS = 200
+"""incidents in a report: the rest is counted."""
 MOST_POINTS = 600
 """points of a chart in a report: the lowest and highest of each span of time stay."""
 SPREAD_LAYERS = 15

@@ -24,7 +24,10 @@ from profagent.export.merged import SessionOperand, export_trace
 from profagent.export.session_trace import TraceSelection
 from profagent.formats.names import display_text
 from profagent.ingest.local import OUTPUT_FOLDERS
+from profagent.store.database import reading
+from profagent.store.incidents import incident_of
 from profagent.store.job_folder import DATABASE_FOLDER, write_log
+from profagent.store.queries import find_session
 from profagent.store.target import directory_named
 from profagent.tables.provenance import ledger_lines, not_final_lines
 from profagent.tables.table import counted
@@ -108,28 +111,37 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
     )
     @click.option("--to", "to_text", metavar="TIME", help="Only until this time, by the board's clock.")
     @click.option(
+        "--incident",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Only the window of this incident, as `profagent incidents` numbers them.",
+    )
+    @click.option(
         "--output", type=options.OUTPUT_FILE, metavar="FILE", help=f"The file to write, in place of {format_.place}."
     )
     @options.counter_map
     @options.as_json
     @options.quiet
     @asynchronous
-    async def write(
+    async def write(  # noqa: PLR0913 - one parameter an option
         *,
         targets: tuple[str, ...],
         workspace: Path | None,
         last: int | None,
         from_text: str | None,
         to_text: str | None,
+        incident: int | None,
         output: Path | None,
         maps: CounterMaps,
         as_json: bool,
         **more: Any,
     ) -> int:
-        if last is not None and (from_text or to_text):
-            raise UsageError("--last does not go with --from and --to", hint="give only one of them")
+        if [last, from_text or to_text, incident].count(None) < 2:
+            raise UsageError("--last, --incident, and --from with --to, choose a part", hint="give only one of them")
         found = [await _target_of(target, workspace, maps) for target in targets]
         selection = TraceSelection(last, _time_us(from_text), _time_us(to_text))
+        if incident is not None:
+            selection = await _window(found, incident)
         operands = [SessionOperand(target.database, target.session) for target in found]
         if len({*operands}) < len(operands):
             raise UsageError("a session was named twice", hint="name each once")
@@ -142,7 +154,16 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
             code = await exit_code_of_written(target.database, [target.session], code)
         return code
 
-    return write, ("3", "3 --last 100", f"3 4 --output {format_.file_name}")
+    return write, ("3", "3 --last 100", "3 --incident 1", f"3 4 --output {format_.file_name}")
+
+
+async def _window(targets: Sequence[Target], number: int) -> TraceSelection:
+    if len(targets) > 1:
+        raise UsageError("--incident goes with one session", hint="name the session that has the incident")
+    async with reading(targets[0].database) as connection:
+        session = await find_session(connection, targets[0].session)
+        incident = await incident_of(connection, session.session, number)
+    return TraceSelection(from_us=incident.begin_us, to_us=incident.end_us)
 
 
 def _report_merged(merged: MergedTrace, format_: Format, *, as_json: bool) -> None:

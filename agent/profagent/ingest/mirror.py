@@ -235,9 +235,8 @@ class JobMirror:
     def remove(self, path: str) -> None:
         """Remove a mirrored file, which may be gone already."""
         self._forget(path)
-        with self._trying(f"cannot remove {path} from the mirror"):
-            with suppress(FileNotFoundError):
-                os.unlink(self._file(path))  # noqa: PTH108 - very many files
+        with self._trying(f"cannot remove {path} from the mirror"), suppress(FileNotFoundError):
+            os.unlink(self._file(path))  # noqa: PTH108 - very many files
 
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
         """Return True if a data file has changed since `offset` bytes of a generation were committed."""

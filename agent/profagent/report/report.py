@@ -22,6 +22,7 @@ from profagent.ledger import REASONS, SEQUENCE_GAP
 from profagent.limits import (
     MOST_EVIDENCE,
     MOST_HISTORY_INFERENCES,
+    MOST_INCIDENT_ROWS,
     MOST_LEDGER_ROWS,
     MOST_POINTS,
     READERS,
@@ -37,9 +38,11 @@ from profagent.stats.stats import BYS, answered, gathered, stats_of_cleared
 from profagent.stats.trend import history
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.database import fetched_named, fetched_one, readings
+from profagent.store.incidents import incidents_of, recorder_of
 from profagent.store.queries import Scope, find_session, jobs_of, ledger_of
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import is_cleared
+from profagent.tables.incidents import incident_cells, recorder_lines
 from profagent.tables.provenance import (
     caveats_of,
     coverage_line,
@@ -111,6 +114,7 @@ async def gather(
         session = await find_session(readers[0], operand.session)
         scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]
         about = await _about(readers[0], session, scopes[0].job.job if operand.job and scopes else None)
+        incidents = await _incidents(readers[0], session.session)
         if await is_cleared(readers[0], session.session):
             read = _Read(
                 {by: await stats_of_cleared(readers[0], session, by, job=operand.job, skip=None) for by in BYS}
@@ -124,6 +128,7 @@ async def gather(
         "session": about,
         "simulated": session.simulated,
         "language": language,
+        "incidents": incidents,
         **_shown(read, language, compared),
         "history": [
             {"title": each.title(), "chart": each.chart(), "lines": [*each.finding_lines()] or [*each.verdict_lines()]}
@@ -176,6 +181,13 @@ def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, 
         "jobs": jobs,
         "caveats": [*([_CLEARED] if figures is None else []), *caveats_of(jobs)],
     }
+
+
+async def _incidents(connection: Running, session: int) -> dict[str, Any]:
+    """Return the session's incidents as rows of text; the first MOST_INCIDENT_ROWS of them."""
+    found = await incidents_of(connection, session)
+    lines = recorder_lines(await recorder_of(connection, session), found) if found else []
+    return {"all": len(found), "rows": [*map(incident_cells, found[:MOST_INCIDENT_ROWS])], "lines": lines}
 
 
 async def _about(connection: Running, session: SessionRow, job: int | None) -> dict[str, Any]:

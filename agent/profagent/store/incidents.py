@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from profagent.errors import UsageError
 from profagent.formats.incident_rules import RuleState, RuleSubject
 from profagent.ingest.marks import NEW_MARKS
 from profagent.ingest.metrics import NEW_SAMPLES
@@ -95,6 +96,18 @@ async def incidents_of(connection: aiosqlite.Connection, session: int) -> list[I
     """Return the incidents of a session in the order in which they were found."""
     rows = await fetched(connection, _OF_SESSION, (session,)) if await has_recorders(connection) else []
     return [Incident(*row) for row in rows]
+
+
+async def incident_of(connection: aiosqlite.Connection, session: int, number: int) -> Incident:
+    """Return an incident of a session. Raises UsageError if the session has none with this number."""
+    found = await incidents_of(connection, session)
+    for incident in found:
+        if incident.number == number:
+            return incident
+    has = f"{len(found)} incidents" if found else "no incidents"
+    raise UsageError(
+        f"session {session} has no incident {number}, but {has}", hint=f"`profagent incidents {session}` lists them"
+    )
 
 
 async def recorder_of(connection: aiosqlite.Connection, session: int) -> tuple[str, int] | None:

@@ -51,6 +51,7 @@ def wants_screen(*, plain: bool) -> bool:
     metavar="N",
     help="Replay a session N times as fast as it was recorded; 1 unless given.",
 )
+@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Replay a session from its incident N on.")
 @options.access
 @via
 @click.option("--from-start", is_flag=True, help="Also show the records that open JOBs hold already.")
@@ -80,6 +81,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     boards: tuple[str, ...],
     session: str | None,
     speed: float | None,
+    at: int | None,
     access: Access,
     over: OverSsh | None,
     from_start: bool,
@@ -112,6 +114,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent watch --board root@192.168.1.20 --via ssh --root /opt/app/profiling --records
     Example: profagent watch --group rack3 --budget 20
     Example: profagent watch --board 192.168.1.20 --slo 'frame.p99 < 33ms'
+    Example: profagent watch last --at 2
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
     if budgets and not is_screen:
@@ -120,7 +123,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     if budgets and len(boards) < 2:
         hint = "leave out --budget, or name several boards with --board or --group"
         raise UsageError("--budget is for the screen of several boards", hint=hint)
-    _check(boards, session, speed, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
+    _check(boards, session, speed, at, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
@@ -131,7 +134,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
         async def replay_named(stop: asyncio.Event) -> None:
             number = await session_named(place, word)
-            replayed = Replayed(place, number, speed or 1.0, with_records=with_records)
+            replayed = Replayed(place, number, speed or 1.0, with_records=with_records, at=at)
             await _replay(replayed, output, against, stop, is_screen=is_screen)
 
         run_until_stopped(replay_named)
@@ -208,6 +211,7 @@ def _check(
     boards: Sequence[str],
     session: str | None,
     speed: float | None,
+    at: int | None,
     against: str | None,
     *,
     has_save: bool,
@@ -219,8 +223,9 @@ def _check(
         raise UsageError("watch takes boards or a session, not both", hint=hint)
     if len(set(boards)) < len(boards):
         raise UsageError("a board was named twice", hint="name each board once")
-    if session is None and speed is not None:
-        raise UsageError("--speed goes with a session", hint="leave it out: a board sends in its own time")
+    if session is None and (speed, at) != (None, None):
+        hint = "leave it out: a board sends in its own time"
+        raise UsageError(f"{'--speed' if at is None else '--at'} goes with a session", hint=hint)
     if session is not None and has_save:
         raise UsageError("--save goes with --board", hint="leave it out: the session is already stored")
     if against is not None and not is_screen:

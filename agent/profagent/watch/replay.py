@@ -14,6 +14,7 @@ from profagent.formats.records import FIRST_WALL_US
 from profagent.limits import LONGEST_PAUSE_S
 from profagent.store.database import fetched, reading
 from profagent.store.events import Composer
+from profagent.store.incidents import incident_of
 from profagent.store.queries import find_session
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
@@ -46,12 +47,16 @@ RECORDED_WITHOUT_MAP = (
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Session to replay, and the factor by which the replay is faster than the recording."""
+    """Session to replay, and the factor by which the replay is faster than the recording.
+
+    With `at` the replay begins at the window of that incident.
+    """
 
     workspace: Workspace
     session: int
     speed: float = 1.0
     with_records: bool = False
+    at: int | None = None
 
 
 class Pace:
@@ -146,10 +151,14 @@ class Player:
             session = ReplayedSession(connection, found.session, jobs, self.events.slowest)
             # The pace begins at the first inference, because a ring of calls goes back further than the session.
             first_us = await first_start_us(connection, found.session)
+            if replayed.at is not None:
+                first_us = (await incident_of(connection, found.session, replayed.at)).begin_us
             pace.begin(first_us)
             if first_us is not None and first_us < FIRST_WALL_US:
                 tell("its times come from no wall clock: the date is unknown")
             async for time_us, what in session.stream():
+                if replayed.at is not None and time_us is not None and first_us is not None and time_us < first_us:
+                    continue
                 passed_s = await pace.reach(time_us)
                 if stop.is_set():
                     break

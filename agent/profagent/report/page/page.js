@@ -307,6 +307,19 @@ function showHistory() {
     element("ul", { class: "caveats" }, ...lines.map((text) => element("li", { text })))]));
 }
 
+function showIncidents() {
+  const { all, rows, lines } = data.incidents;
+  if (!all) return;
+  byId("incidents").hidden = false;
+  const titles = ["incident", "time (UTC)", "rule", "value", "bound", "model", "culprit", "excess", "kept"];
+  byId("found").append(...lines.map((text) => element("p", { class: "rule", text })),
+    table(titles.map((title) => ({ title: say(title) })), rows));
+  if (rows.length < all) {
+    byId("found").append(element("p", { class: "rule",
+      text: say("{shown} of {all} rows", { shown: countText(rows.length), all: countText(all) }) }));
+  }
+}
+
 function showCaveats() {
   const { ledger, ledger_rows: all } = data.session;
   const counts = { shown: countText(ledger.length), all: countText(all), counted: COUNTED };
@@ -407,6 +420,7 @@ function prepareTable() {
 showComparison();
 showFrames();
 showHistory();
+showIncidents();
 showHead();
 showTiles();
 showAdvice();
