@@ -43,7 +43,14 @@ def recording(workspace: Path) -> Iterator[tuple[Host, str]]:
     """A `record` of a simulated board that tells Prometheus, and where."""
     sources = ("--spools", "ops,marks,metrics", "--metrics-hz", "5")
     with running("--simulate", "--rate", "20", "--model", "resnet50", *sources) as board:
-        arguments: tuple[str | Path, ...] = ("--board", board.address, "--workspace", workspace, "--metrics-listen", "127.0.0.1:0")
+        arguments: tuple[str | Path, ...] = (
+            "--board",
+            board.address,
+            "--workspace",
+            workspace,
+            "--metrics-listen",
+            "127.0.0.1:0",
+        )
         # It holds: the rules of docs/grafana are to be quiet.
         with started("record", *arguments, "--slo", "latency.p50 < 10s") as host:
             (line,) = host.err.until("metrics for Prometheus: ")

@@ -200,7 +200,9 @@ async def test_a_thinned_log_is_neither_copied_again_nor_left_undelivered(tmp_pa
         await board.send_from(60, found, sender, 20)
         assert (await rows(tmp_path, f"SELECT kept FROM log WHERE path = '{last.path}'")) == [(0,)]
         sender.acknowledged.clear()
-        await sender.happen(_event(log, holding, last.data))
+        event = _event(log, holding, last.data)
+        assert event is not None
+        await sender.happen(event)
         assert sender.acknowledged == [Acknowledgement(log.handle, 1, len(last.data), complete=True)]
         # A new stream: positions are known for a while, and then the inference alone.
         acknowledged = await board.send(found)
@@ -230,7 +232,7 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     gone = [each for number, each in enumerate(board.inferences) if number not in kept]
     assert figures == (len(gone), sum(each.latency_us for each in gone))
     assert len(kept) < 40
-    found = await rows(tmp_path, INCIDENTS)
-    assert [time for time, *_ in found] == [each.start_us for each in slow_of(board)]
+    listed = await rows(tmp_path, INCIDENTS)
+    assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from profagent.advise.rules import Language
 from profagent.diff.diff import Operand
 from profagent.limits import MOST_LEDGER_ROWS
 from profagent.report.html_page import page
