@@ -160,7 +160,7 @@ OPEN_FRAMES = 1024
 it counts as a frame of its own."""
 FRAME_DELAY_S = 1.0
 """s by which a mark may come after one that began later, and that a frame waits for a further stage while its program
-runs: a later one counts as a frame of its own on the screen."""
+runs: a later one counts as a frame of its own on the screen and in alarms."""
 MOST_WAITING_MARKS = 20_000
 """marks of frames that wait for earlier ones: the earliest is taken, whatever may come before it."""
 SHOWN_FRAMES = 600
@@ -265,8 +265,6 @@ MOST_JUDGED = 5_000
 """inferences of a model, or frames of a program, in that time: the oldest counts no more."""
 JUDGED_MODELS = 64
 """models, and programs with frames, that are judged: the one that ran least recently is judged no more."""
-FRAME_SETTLED_S = 2.0
-"""s without a further stage of a frame while a board is captured: the frame counts as complete, and is judged."""
 SHOWN_CASES = 5
 """models, layers or stages that exceed an objective, in its lines: the others are counted; `--json` has all."""
 

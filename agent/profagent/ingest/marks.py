@@ -178,7 +178,6 @@ _COLUMNS = """
             lane       INTEGER NOT NULL"""
 
 
-MARKS_TABLE = "range"
 # `number` is the row of a run's first mark; one that is not in `range` came before the capture.
 _RUN_COLUMNS = """
             pid        INTEGER NOT NULL,
@@ -194,7 +193,7 @@ _RUN_COLUMNS = """
 class MarksDecoder(SpoolDecoder[_MarkReader]):
     """Decoder of `MARKS-…` collections."""
 
-    tables = (MARKS_TABLE, "mark_run")
+    tables = ("range", "mark_run")
 
     def reader(self, _path: str) -> _MarkReader:
         """Return a reader for the start of a segment."""

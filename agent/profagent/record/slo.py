@@ -15,10 +15,10 @@ from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans, completed, latency_of
 from profagent.formats.names import model_text
 from profagent.ingest.changes import SourceRows
-from profagent.ingest.marks import MARKS_TABLE
+from profagent.ingest.source import RowReader
 from profagent.limits import JUDGED_MODELS, JUDGED_S, MOST_JUDGED
-from profagent.record.live_frames import LiveFrames
 from profagent.store.live_events import LiveComposer
+from profagent.store.live_frames import LiveFrames
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judged
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from profagent.documents import AlarmsDocument
     from profagent.formats.inference_layers import LayerTimes
     from profagent.ingest.live_latency import InferenceTimes
+    from profagent.ingest.source import Marked
     from profagent.link.messages import Board, JobStatus
     from profagent.record.capture import Observer
     from profagent.store.events import Event
@@ -182,11 +183,14 @@ class LiveObjectives:
             window.take(event["times"], event["layers"])
             self._know(event["times"].end_us, now_s)
 
-    def take_marks(self, rows: Sequence[tuple[Any, ...]], now_s: float) -> None:
-        """Take rows of marks, if any objective is about frames."""
-        if any(each.subject in FRAMED for each in self._objectives):
-            self._live_frames.take(rows)
-            self._know(self._live_frames.newest_ns / NS_PER_US, now_s)
+    def take_marks(self, marks: Sequence[Marked], now_s: float) -> None:
+        """Take marks of frames, if any objective is about frames."""
+        if not any(each.subject in FRAMED for each in self._objectives):
+            return
+        for frame in self._live_frames.take(marks):
+            of_process = self._frames[frame.process] = self._frames.get(frame.process) or deque(maxlen=MOST_JUDGED)
+            of_process.append(frame)
+        self._know(max(each.end_ns for each in marks) / NS_PER_US, now_s)
 
     def _know(self, time_us: float, now_s: float) -> None:
         if time_us > self._newest_us:
@@ -196,9 +200,6 @@ class LiveObjectives:
         """Judge all objectives, and return the alarms that began or ended."""
         now_us = self._newest_us + (now_s - self._newest_s) * US_PER_S
         self._forget_before(now_us - JUDGED_S * US_PER_S)
-        for frame in self._live_frames.settled(now_us * NS_PER_US):
-            of_process = self._frames[frame.process] = self._frames.get(frame.process) or deque(maxlen=MOST_JUDGED)
-            of_process.append(frame)
         framed = FrameSeries()
         for frames in self._frames.values():
             framed.add(frames)
@@ -259,6 +260,7 @@ class JudgingObserver:
         self.live = LiveObjectives(objectives)
         self._observer, self._alarmed, self._seen, self._now_s = observer, alarmed, seen, now_s
         self._events = LiveComposer(with_layers=True)
+        self._rows = RowReader()
 
     def linked(self, board: Board, role: str) -> None:
         """Pass the call on."""
@@ -281,8 +283,10 @@ class JudgingObserver:
         for each in applied:
             now_s = self._now_s()
             for change in each.batch.changes:
-                if isinstance(change, SourceRows) and change.table == MARKS_TABLE:
-                    self.live.take_marks(change.rows, now_s)
+                if isinstance(change, SourceRows):
+                    seen = self._rows.read(each.batch.job, change)
+                    if seen is not None and seen.framed:
+                        self.live.take_marks(seen.framed, now_s)
             for event in self._events.batch_events(each, now_s):
                 self.live.take(event, now_s)
         self._observer.changed(applied)

@@ -12,6 +12,7 @@ import pytest
 
 from profagent.ingest.changes import JobChanges, SourceRows
 from profagent.ingest.live_latency import InferenceTimes
+from profagent.ingest.source import Marked
 from profagent.limits import JUDGED_S, MOST_JUDGED
 from profagent.link.coverage import Standing
 from profagent.link.credentials import Access
@@ -37,25 +38,24 @@ FPS = 5
 MS = 1_000_000
 # Stages of a frame in ms, one after the other.
 STAGES = {"preprocess": 3, "infer": 8, "postprocess": 2}
-Row = tuple[Any, ...]
 
 
-def frame_rows(number: int, slow: str = "") -> Iterator[Row]:
-    """The marks of a frame, of which one stage takes 20 ms more; a span within a stage has no number."""
+def frame_marks(number: int, slow: str = "") -> Iterator[Marked]:
+    """The marks of a frame, of which one stage takes 20 ms more."""
     at = number * 1000 * MS // FPS
     for stage, usual in STAGES.items():
         end = at + (usual + 20 * (stage == slow)) * MS + number % 7 * 1000
-        yield number, "span", stage, f'{{"frame":{number}}}', 7, 70, at, end, number, 0
+        yield Marked(7, 70, 0, False, stage, at, end, number, number)
         at = end
-    yield number, "span", "resize", "{}", 7, 70, at - 2 * MS, at - MS, number, 0
 
 
 def run(live: LiveObjectives, seconds: int, slow: Callable[[int], str]) -> list[tuple[int, Alarm]]:
     """Feed frames as they come, and return the alarms with the second in which they came."""
     found = []
     for second in range(seconds):
-        rows = [row for number in range(second * FPS, (second + 1) * FPS) for row in frame_rows(number, slow(second))]
-        live.take_marks(rows, float(second + 1))
+        numbers = range(second * FPS, (second + 1) * FPS)
+        marks = [mark for number in numbers for mark in frame_marks(number, slow(second))]
+        live.take_marks(marks, float(second + 1))
         found += [(second + 1, alarm) for alarm in live.judge(float(second + 1))]
     return found
 
@@ -92,7 +92,10 @@ def test_what_holds_raises_no_alarm_and_little_decides_nothing() -> None:
     )
     # One slow frame in fewer than a hundred decides no p99.
     assert run(live, 5, lambda _: "") == []
-    live.take_marks([(1, "span", "infer", '{"frame":900}', 7, 70, 5000 * MS, 5090 * MS, 1, 0)], 6.0)
+    slow = Marked(7, 70, 0, False, "infer", 5000 * MS, 5090 * MS, 1, 900)
+    # A frame is complete once the marks of a later time have come.
+    later = Marked(7, 70, 0, False, "infer", 8000 * MS, 8010 * MS, 2, 901)
+    live.take_marks([slow, later], 6.0)
     assert live.judge(9.0) == []
     assert live.exit_code == 0
     median, p99, rate = live.figures.values()
@@ -147,7 +150,11 @@ def test_memory_is_bounded_and_the_past_is_forgotten() -> None:
 
 def marks(frames: int) -> list[Applied]:
     """A batch with the marks of frames."""
-    rows = [row for number in range(frames) for row in frame_rows(number)]
+    rows = [
+        (each.number, "span", each.name, f'{{"frame":{each.frame}}}', 7, 70, each.begin_ns, each.end_ns, each.number, 0)
+        for number in range(frames)
+        for each in frame_marks(number)
+    ]
     return [Applied(JobChanges("MARKS-1", "marks", [SourceRows("marks.1", "range", rows)]), 1)]
 
 

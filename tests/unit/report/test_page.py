@@ -8,12 +8,11 @@ import re
 import zlib
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from profagent.advise.rules import Language
 from profagent.diff.diff import Operand
 from profagent.limits import MOST_LEDGER_ROWS
 from profagent.report.html_page import page
@@ -25,6 +24,9 @@ from tests.fakes.spooled import START_US as RANGE_US
 from tests.integration.board import simulated
 from tests.integration.host import profagent
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
+
+if TYPE_CHECKING:
+    from profagent.advise.rules import Language
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 HOSTILE = "</script><!--<b>&\u2028@@data@@"
