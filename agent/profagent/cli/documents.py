@@ -38,11 +38,11 @@ DOCUMENTS: Mapping[str, Document] = {
     "codes": Document(
         1, list[documents.IssueCodeDocument], "explain", "Issue codes: severity, meaning, remedy, exit code."
     ),
-    "stats": Document(3, documents.StatsDocument, "stats", "Figures by layer, type, model, function, step or frame."),
+    "stats": Document(2, documents.StatsDocument, "stats", "Figures by layer, type, model, function, step or frame."),
     "diff": Document(2, documents.DiffDocument, "diff", "Comparison of two runs, with what may be compared."),
     "ab": Document(1, documents.AbDocument, "ab", "Comparison of two programs that ran side by side in rounds."),
     "trend": Document(
-        2, list[captures.TrendDocument], "trend", "Latency of a model, session by session, and changes of level."
+        1, list[captures.TrendDocument], "trend", "Latency of a model, session by session, and changes of level."
     ),
     "advise": Document(1, captures.AdviceDocument, "advise", "What slows a run down, and what it could bring at most."),
     "show": Document(1, list[captures.ShownJobDocument], "show", "The vendor's tables of each JOB."),
@@ -56,13 +56,13 @@ DOCUMENTS: Mapping[str, Document] = {
     ),
     "ledger": Document(1, list[captures.LedgerEntryDocument], "ledger", "Losses and notes of a session."),
     "gc": Document(1, captures.ClearedDocument, "gc", "Sessions whose records were deleted, and those that stay."),
-    "record": Document(2, captures.RecordDocument, "record", "Capture of one board."),
-    "record-boards": Document(2, captures.RecordBoardsDocument, "record", "Captures of several boards."),
+    "record": Document(1, captures.RecordDocument, "record", "Capture of one board."),
+    "record-boards": Document(1, captures.RecordBoardsDocument, "record", "Captures of several boards."),
     "watch": Document(
-        2, events.WatchEvent, "watch", "Event of a board or a session, one a line; `event` tells its kind."
+        1, events.WatchEvent, "watch", "Event of a board or a session, one a line; `event` tells its kind."
     ),
-    "collect": Document(2, captures.CollectDocument, "collect", "Run of a program on a board, and the session of it."),
-    "nightly": Document(3, captures.NightDocument, "nightly run", "Results of a night, board by board."),
+    "collect": Document(1, captures.CollectDocument, "collect", "Run of a program on a board, and the session of it."),
+    "nightly": Document(1, captures.NightDocument, "nightly run", "Results of a night, board by board."),
     "import": Document(1, captures.ImportDocument, "import", "Sources that were imported, and files that were not."),
     "import-job": Document(
         1, captures.ImportedJobDocument, "import", "Import of a JOB directory into its own database."
