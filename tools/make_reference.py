@@ -60,8 +60,10 @@ EXPLAINED = {
     "watch": ("../howto/watch-the-screen.md", "--speed --plain --against --slo"),
     "record": (
         "../howto/record.md",
-        "--for --inferences --backlog --from-now --new --schedule --every --keep-when --consumer --metrics-listen"
-        " --slo",
+        (
+            "--for --inferences --backlog --from-now --new --schedule --every --keep-when --consumer --metrics-listen"
+            " --slo"
+        ),
     ),
     "incidents": ("../howto/flight-recorder.md", ""),
     "collect": ("../howto/run-a-program.md", "-m --acl-json --output --release --env --remote-dir"),
