@@ -132,9 +132,10 @@ clean: ## remove environments, caches and build output
 	@tools/make_venv $(PYTHON) .venv-protoc requirements/protoc.txt
 	@touch $@
 
-.venv-bench/ready: requirements/bench.txt tools/make_venv
+.venv-bench/ready: requirements/bench.txt requirements/bench-otava.txt tools/make_venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "the benchmarks need Python 3.11: make PYTHON=…")'
 	@tools/make_venv $(PYTHON) .venv-bench requirements/bench.txt
+	@.venv-bench/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/bench-otava.txt
 	@touch $@
 
 .venv-site/ready: requirements/site.txt tools/make_venv

@@ -41,7 +41,9 @@ class Question(NamedTuple):
 
 QUESTIONS = {
     "stats": Question("Show what takes the time, night by night.", "nights", "layer"),
-    "trend": Question("Show each model's latency, or a layer's time, night by night.", "nights", "latency"),
+    "trend": Question(
+        "Show each model's latency, or a layer's time, and since which night it changed.", "nights", "latency"
+    ),
     "budget": Question("Show which boards take longer than a budget, and how often.", "budget", "latency"),
     "boards": Question("Show the boards that differ from the rest.", "boards", "latency"),
     "losses": Question("Show what the captures of each board lack.", "losses"),
@@ -262,7 +264,13 @@ def question(name: str, title: str, file: str, kind: str | None) -> click.Comman
         views = chosen.views(kind)
         if budget_us is not None:
             views.append(budget_view(budget_us))
-        asked.show(*asked.answers([*views, text])[-1])
+        if name != "trend":
+            asked.show(*asked.answers([*views, text])[-1])
+            return None
+        from profagent.fleet.levels import facts_by_night, with_levels  # noqa: PLC0415 - only this needs numpy
+
+        *_, sessions, answer = asked.answers([*views, _SESSIONS, text])
+        asked.show(*with_levels(answer, facts_by_night(*sessions)))
         return None
 
     if kind is not None:

@@ -6,8 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from profagent.fleet.comparing import FleetChange, headline
+from profagent.fleet.levels import size_text
 from profagent.limits import SHOWN_FLEET_BOARDS, SHOWN_FLEET_LAYERS
 from profagent.report.html_page import plain_page
+from profagent.stats.levels import level_changes
+from profagent.stats.trend import FLOOR
 from profagent.tables.provenance import SIMULATED
 from profagent.tables.table import UNKNOWN, counted, printable, sparkline
 
@@ -80,7 +83,18 @@ def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mappin
         points = [(place * step, HEIGHT * (1 - (time - least) / span)) for place, time in values if time is not None]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         lines += f'<polyline points="{path}" style="fill: none; stroke: var(--{tone}); stroke-width: 2"/>'
-    about = _text(f"{key[0]}: median and p95, from {least:,.1f} to {max(known):,.1f} {key[2]}")
+    medians = [(place, nights[day]["median"]) for place, day in enumerate(days) if day in nights]
+    medians = [each for each in medians if each[1] is not None]
+    changes = level_changes([median for _, median in medians], floor=FLOOR)
+    places = [0, *(medians[change.index][0] for change in changes), len(days)]
+    levels = [changes[0].before, *(change.after for change in changes)] if changes else []
+    for start, end, level in zip(places, places[1:], levels, strict=False):
+        x1, x2, y = start * step, (end - 1) * step, HEIGHT * (1 - (level - least) / span)
+        lines += f'<line x1="{x1:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y:.1f}" style="stroke: var(--high)"/>'
+    since = "".join(
+        f"; since {days[place]} {size_text(each)}" for place, each in zip(places[1:], changes, strict=False)
+    )
+    about = _text(f"{key[0]}: median and p95, from {least:,.1f} to {max(known):,.1f} {key[2]}{since}")
     return f'<h3>{about}</h3><svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" role="img" aria-label="{about}">{lines}</svg>'
 
 

@@ -43,7 +43,7 @@ _ROUNDING = 1e-9
 # Standard deviations that a change must have, by the number of nights. They are such that unchanged series of normal
 # noise have 0.12 changes in 100 nights: the fewer the nights, the less is known of the noise, so the limit is higher.
 _NIGHTS = np.array([6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0])
-_LIMITS = np.array([4.5, 4.8, 4.5, 4.2, 3.95, 3.65, 3.3, 3.15, 3.1, 3.0])
+_LIMITS = np.array([4.5, 4.8, 4.5, 4.25, 4.0, 3.7, 3.35, 3.2, 3.1, 3.0])
 
 
 @dataclass(frozen=True, slots=True)
