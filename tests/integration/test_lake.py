@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from profagent.errors import LakeError
 from profagent.lake import lake as lakes
-from profagent.lake.aggregates import GAMMA, histogram
+from profagent.lake.aggregates import FRAMES, GAMMA, histogram
 from profagent.lake.engines import engine_of
 from profagent.lake.lake import Lake
 from profagent.lake.push import TABLES, VIEWS
@@ -89,11 +89,15 @@ def test_no_number_is_nan_and_no_time_is_a_float(lake: Path) -> None:
 
 
 async def test_layers_are_those_of_stats(demo_workspace: Path, lake: Path) -> None:
-    answer = await stats(demo_workspace / "profagent.db", session=1, by="layer")
+    layers = await stats(demo_workspace / "profagent.db", session=1, by="layer")
+    frames = await stats(demo_workspace / "profagent.db", session=1, by="frame")
     names = "number, total, mean, median, mad, p95, p99, max, share, in_inference, bound"
     found = asked(lake, f"SELECT model, layer, type, unit, {names} FROM layers WHERE kind = 'layer'")
-    wanted = [(*row.key, *row.figures, row.share, row.in_inference, row.bound) for row in answer.rows]
-    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+    wanted = [(*row.key, *row.figures, row.share, row.in_inference, row.bound) for row in layers.rows]
+    assert sorted((row for row in found if row[0] != FRAMES), key=repr) == sorted(wanted, key=repr)
+    # The parts of frames are as layers of a model.
+    stages = [row[1:3] + row[4:-2] for row in found if row[0] == FRAMES]
+    assert sorted(stages) == sorted((*row.key, *row.figures, row.share) for row in frames.rows)
 
 
 def test_a_histogram_has_each_time_that_its_figures_have(lake: Path) -> None:
