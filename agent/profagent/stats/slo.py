@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.inference_times import NOT_IN_ANY_LAYER, joined_spans, latency_of
+from profagent.formats.durations import Distribution
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Latency, LatencyFrom, Spans, joined_spans, latency_of
 from profagent.limits import READERS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.records import read_jobs
 from profagent.stats.session_figures import split
+from profagent.stats.thinned import merged, thinned_of
 from profagent.store.database import readings
 from profagent.store.frames import frames_of
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import is_cleared
+from profagent.store.thinning import CALL, WHOLE
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judgement, unjudged
 
@@ -27,13 +30,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from profagent.formats.inference_times import Latency, Spans
     from profagent.stats.figures import JobRecords, ModelTimes
+    from profagent.stats.thinned import ThinnedFigures
     from profagent.tables.slo import Judgement, Objective
 
     Floats = NDArray[np.float64]
 
 _NO_CLOCK = "the NPU's clock is not known"
+_THINNED = "a flight recorder thinned most: times are within 0.5 %, and the guilty part is that of those it kept"
 _CLEARED = "`profagent gc` deleted its records"
 
 
@@ -55,6 +59,12 @@ class ModelSeries:
     def __init__(self, *, in_us: bool) -> None:
         self._in_us = in_us
         self._models: dict[str, list[_JobTimes]] = defaultdict(list)
+        # Inferences that a flight recorder has thinned.
+        self._thinned: dict[str, list[ThinnedFigures]] = defaultdict(list)
+
+    def add_thinned(self, thinned: ThinnedFigures) -> None:
+        """Add inferences that a flight recorder has thinned: only their times are known, within RESOLUTION."""
+        self._thinned[thinned.name].append(thinned)
 
     def add(self, job: JobRecords, skip: int | None) -> None:
         """Add a JOB without its warm-up, as `stats` leaves it out."""
@@ -64,27 +74,68 @@ class ModelSeries:
 
     def of(self, objective: Objective) -> Iterator[JudgedSeries]:
         """Yield the series of models or layers that an objective is about."""
-        for model, jobs in self._models.items():
+        for model in {**self._models, **self._thinned}:
+            jobs = self._models.get(model, [])
             if objective.subject == "layer":
                 yield from self._layers(model, jobs, objective.name)
             elif objective.name in (None, model):
                 yield self._latency(model, jobs)
 
     def _latency(self, model: str, jobs: Sequence[_JobTimes]) -> JudgedSeries:
-        latency = latency_of(joined_spans([job.whole for job in jobs]), joined_spans([job.calls for job in jobs]))
+        latency = self._latency_of(model, jobs)
         names, parts = _joined(jobs, "completed") if self._in_us else ((), np.empty((0, 0), np.float32))
         if self._in_us:
             rest = latency.us - parts.sum(axis=1)
             names, parts = (*names, NOT_IN_ANY_LAYER), np.column_stack([parts, rest])
-        why = "no latency is known" if latency.origin is None else ""
-        return JudgedSeries(model, latency.us, *_steps(jobs, latency), names, parts, why)
+        why = "no latency is known" if latency.origin is None else _THINNED if model in self._thinned else ""
+        thinned = self._thinned_us(model, CALL if latency.origin is LatencyFrom.CALL else WHOLE)
+        return JudgedSeries(model, np.append(latency.us, thinned), *_steps(jobs, latency), names, parts, why)
+
+    def _latency_of(self, model: str, jobs: Sequence[_JobTimes]) -> Latency:
+        nothing = Spans(*np.empty((2, 0)))
+        whole, calls = (joined_spans([nothing, *(getattr(job, of) for job in jobs)]) for of in ("whole", "calls"))
+        if model not in self._thinned:
+            return latency_of(whole, calls)
+        by_call, by_records = (
+            int((~np.isnan(spans.us)).sum()) + sum(each.of(subject).number for each in self._thinned[model])
+            for spans, subject in ((calls, CALL), (whole, WHOLE))
+        )
+        # The rule of `latency_of`, over records and figures together.
+        return Latency(calls, LatencyFrom.CALL) if 2 * by_call >= by_records else Latency(whole, LatencyFrom.RECORDS)
+
+    def _thinned_us(self, model: str, subject: str) -> Floats:
+        found = merged([each.of(subject) for each in self._thinned.get(model, ())])
+        return np.empty(0) if found is None else np.repeat(*found.weighted())
 
     def _layers(self, model: str, jobs: Sequence[_JobTimes], wanted: str | None) -> Iterator[JudgedSeries]:
         names, times = _joined(jobs, "times")
-        for place, name in enumerate(names):
-            if wanted in (None, name, name.removesuffix(ON_CPU)):
-                us = times[:, place].astype(np.float64) if self._in_us else np.empty(0)
-                yield JudgedSeries(f"{name} of {model}", us, why="" if self._in_us else _NO_CLOCK)
+        thinned = self._thinned_layers(model)
+        for name in dict.fromkeys([*names, *thinned]):
+            if wanted not in (None, name, name.removesuffix(ON_CPU)):
+                continue
+            us = times[:, names.index(name)].astype(np.float64) if self._in_us and name in names else np.empty(0)
+            why = "" if self._in_us else _NO_CLOCK
+            if self._in_us and name in thinned:
+                us, why = np.append(us, np.repeat(*thinned[name].weighted())), _THINNED
+            yield JudgedSeries(f"{name} of {model}", us, why=why)
+
+    def _thinned_layers(self, model: str) -> dict[str, Distribution]:
+        """Return the times of each layer in thinned inferences.
+
+        A layer of several records or segments is left out: of those only the time of each record is known.
+        """
+        found: dict[str, Distribution] = {}
+        several = set()
+        for thinned in self._thinned.get(model, ()):
+            columns: dict[str, int] = defaultdict(int)
+            for column, distribution, inferences in thinned.layers():
+                layer = thinned.table.get(column.layer)
+                name = (UNKNOWN if layer is None else layer.name) + ON_CPU * (column.unit == UNITS[1])
+                columns[name] += 1
+                if columns[name] > 1 or distribution.number > inferences:
+                    several.add(name)
+                found.setdefault(name, Distribution()).merge(distribution)
+        return {name: distribution for name, distribution in found.items() if name not in several}
 
 
 def _times_of(model: ModelTimes) -> _JobTimes:
@@ -115,7 +166,7 @@ def _joined(jobs: Sequence[_JobTimes], of: str) -> tuple[tuple[str, ...], NDArra
         part = np.full((len(found), len(names)), 0.0 if of == "completed" else np.nan, np.float32)
         part[:, [names.index(name) for name in job.layers]] = found
         parts.append(part)
-    return (*names,), np.concatenate(parts)
+    return (*names,), np.concatenate([np.empty((0, len(names)), np.float32), *parts])
 
 
 def _steps(jobs: Sequence[_JobTimes], latency: Latency) -> tuple[Floats, Floats]:
@@ -155,9 +206,13 @@ async def judgements(
         in_us = all(scope.job.frequency_mhz for scope in scopes)
         models = ModelSeries(in_us=in_us)
         if any(each.subject not in FRAMED for each in objectives):
+            thinned = [each for scope in scopes for each in await thinned_of(readers[0], scope)]
+            for each in thinned:
+                models.add_thinned(each)
             async with aclosing(read_jobs(readers, scopes, in_us=in_us)) as jobs:
                 async for _, records in jobs:
-                    await asyncio.to_thread(models.add, records, skip)
+                    # What was thinned includes the warm-up.
+                    await asyncio.to_thread(models.add, records, 0 if thinned else skip)
         series: list[Callable[[Objective], Iterator[JudgedSeries]]] = [models.of]
         if any(each.subject in FRAMED for each in objectives):
             joined = await frames_of(readers[0], found.session)

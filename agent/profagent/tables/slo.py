@@ -128,8 +128,8 @@ class JudgedSeries(NamedTuple):
     """Values of one thing: a model's latencies, a layer's or stage's times, frames; in µs, NaN where not known.
 
     For a rate, `steps_us` are the µs from each to the next, and `steps` how many came in that time. `parts` has the
-    shape (values, parts): the parts of each value, which sum to it, called `names`. `why` says why there is no value,
-    or what the values lack.
+    shape (values, parts): the parts of the first values, which sum to them, called `names`. `why` says why there is no
+    value, or what the values lack.
     """
 
     name: str
@@ -214,8 +214,8 @@ def judged(objective: Objective, series: JudgedSeries) -> Judged:
         return found
     guilty, why = None, ""
     if series.names and not objective.is_rate and objective.operator.startswith("<"):
-        is_known = ~np.isnan(series.us)
-        guilty, why = guilty_part(series.names, series.parts[is_known], is_beyond)
+        parts = series.parts[~np.isnan(series.us[: len(series.parts)])]
+        guilty, why = guilty_part(series.names, parts, is_beyond[: len(parts)])
     why = "; ".join(each for each in (why, series.why) if each)
     return found._replace(guilty=guilty, why=why)
 
@@ -255,7 +255,7 @@ def guilty_part(
     """
     usual = parts[~is_beyond]
     if not is_beyond.any():
-        return None, ""
+        return None, "none of those that miss it was kept whole"
     if len(usual) < FEWEST_JUDGED:
         means = parts.mean(axis=0)
         place = int(means.argmax())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,11 @@ from hypothesis import strategies as st
 
 from profagent.diff.diff import parse_condition
 from profagent.errors import UsageError
+from profagent.formats.durations import Distribution
+from profagent.stats.slo import ModelSeries
+from profagent.stats.thinned import ThinnedFigures
 from profagent.store.frames import Frame, FramePart
+from profagent.store.thinning import WHOLE
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import Judged, JudgedSeries, Objective, exit_code_of, judged, judgement, unjudged
 from profagentd.simulate.program import STAGES, FrameSteps, SlowStage
@@ -174,3 +180,27 @@ def test_stages_and_frames_of_each_process_are_judged_by_themselves() -> None:
     ).cases
     assert rate.verdict == "holds"
     assert rate.value == pytest.approx(1000 / 33, rel=1e-3)
+
+
+def test_inferences_that_a_flight_recorder_thinned_are_judged_by_their_figures() -> None:
+    latency, conv, twice = Distribution(), Distribution(), Distribution()
+    latency.add(np.array([*[1000.0] * 900, *[2000.0] * 100]))
+    conv.add(np.full(1000, 300.0))
+    twice.add(np.full(2000, 50.0))
+    layers: Any = {place: SimpleNamespace(name=name) for place, name in enumerate(("conv", "twice"))}
+    subjects = {WHOLE: latency, "aicore 0 0": conv, "aicore 0 1": twice}
+    models = ModelSeries(in_us=True)
+    models.add_thinned(ThinnedFigures("yolo", 0, layers, subjects, dict.fromkeys(subjects, 1000)))
+
+    def verdict(text: str) -> Judged:
+        (found,) = judgement(Objective.parse(text), models.of(Objective.parse(text))).cases
+        return found
+
+    slow = verdict("latency.p95 < 1.5ms")
+    assert (slow.verdict, slow.number, slow.exceeded, slow.guilty) == ("exceeded", 1000, 100, None)
+    assert slow.value == pytest.approx(2000, rel=0.005)
+    assert slow.why.startswith("none of those that miss it was kept whole; a flight recorder thinned most")
+    assert verdict("latency.median < 1.5ms").verdict == verdict("layer[conv].max < 302us").verdict == "holds"
+    # Of two records in each inference nobody knows the sum.
+    objective = Objective.parse("layer[twice].max < 1ms")
+    assert judgement(objective, models.of(objective)).cases == []
