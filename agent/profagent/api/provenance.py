@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from profagent import __version__
 from profagent.store.coverage import coverage_of, why_incomplete
 from profagent.store.queries import Scope, jobs_of, ledger_of
-from profagent.tables.provenance import SIMULATED, UNVERIFIED, caveats_of, coverage_line, provenance_of
+from profagent.tables.provenance import INCOMPLETE, SIMULATED, caveat_rank, caveats_of, coverage_line, provenance_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,21 +124,19 @@ class Provenance:
 
 
 def _joined_caveats(parts: Sequence[Provenance]) -> tuple[str, ...]:
-    """Return each line once, with the sessions that it is about: what is missing first, what is always true last."""
+    """Return each line once, the gravest first, with the sessions that it is about."""
     sessions: dict[str, list[str]] = {}
     for each in parts:
         for line in each.caveats:
             sessions.setdefault(line, []).append(str(each.session))
-    order = sorted(
-        sessions, key=lambda line: (not line.startswith("INCOMPLETE: "), line != SIMULATED, line in UNVERIFIED)
-    )
     return tuple(
-        f"{'sessions' if len(sessions[line]) > 1 else 'session'} {', '.join(sessions[line])}: {line}" for line in order
+        f"{'sessions' if len(numbers) > 1 else 'session'} {', '.join(numbers)}: {line}"
+        for line, numbers in sorted(sessions.items(), key=lambda each: caveat_rank(each[0]))
     )
 
 
 def _in_order(why: Sequence[str], lines: Iterable[str]) -> tuple[str, ...]:
-    first = [f"INCOMPLETE: {'; '.join(why)}"] if why else []
-    others = [line for line in lines if not line.startswith("INCOMPLETE: ")]
-    # What is true of every capture comes last.
-    return (*first, *sorted(others, key=lambda line: line in UNVERIFIED))
+    # The line of a JOB leaves out losses, which are among the reasons here.
+    first = [f"{INCOMPLETE}{'; '.join(why)}"] if why else []
+    others = [line for line in lines if not line.startswith(INCOMPLETE)]
+    return tuple(sorted([*first, *others], key=caveat_rank))

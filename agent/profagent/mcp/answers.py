@@ -10,7 +10,7 @@ from mcp.types import CallToolResult, TextContent
 from profagent import __version__
 from profagent.errors import UsageError
 from profagent.limits import LARGEST_ANSWER_BYTES, SHOWN_CAVEATS
-from profagent.tables.provenance import SIMULATED
+from profagent.tables.provenance import caveat_rank
 from profagent.tables.table import counted, json_text, printable
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from profagent.api.table import Table
     from profagent.errors import Failure
 
+# Beginning of the caveats that come before all others.
 NOT_COMPARED = "COMPARABILITY: "
-# Words of the caveats that come before all others.
-_GRAVEST = (NOT_COMPARED, "INCOMPLETE: ", SIMULATED)
 # Facts of each session where figures of several are together.
 _OF_PART = ("session", "board", "complete", "simulated")
 
@@ -34,7 +33,7 @@ def result_of(answer: Mapping[str, Any], about: Provenance | None, caveats: Sequ
     than LARGEST_ANSWER_BYTES.
     """
     lines = [printable(line) for line in dict.fromkeys([*caveats, *(about.caveats if about else ())])]
-    lines.sort(key=lambda line: next((rank for rank, words in enumerate(_GRAVEST) if words in line), len(_GRAVEST)))
+    lines.sort(key=lambda line: (not line.startswith(NOT_COMPARED), caveat_rank(line)))
     if more := lines[SHOWN_CAVEATS:]:
         lines[SHOWN_CAVEATS:] = [f"and {counted(len(more), 'further line')}: the tool `ledger` has each loss and note"]
     text = json_text({"caveats": lines, "provenance": _provenance(about), "answer": answer})

@@ -144,6 +144,8 @@ NO_PIPES = (
     " aic_metrics, and as MindSpore's and PyTorch's profilers with Level1"
 )
 SIMULATED_MARK = "  *** simulated: these figures are invented ***"
+# Beginning of the caveat that says what is missing.
+INCOMPLETE = "INCOMPLETE: "
 SIMULATED = "simulated: the figures are invented, no NPU was measured"
 
 
@@ -183,7 +185,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines on missing data of the session, its coverage, a JOB's sampling, its losses and notes."""
     # Losses have lines of their own below.
     if why := [each for each in provenance["incomplete"] if not each.startswith("loss: ")]:
-        yield printable(f"INCOMPLETE: {'; '.join(why)}")
+        yield printable(f"{INCOMPLETE}{'; '.join(why)}")
     if line := coverage_line(provenance["coverage"]):
         yield line
     if "imported_from" not in provenance:
@@ -210,6 +212,18 @@ def caveats_of(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
         lines[job["pmu"]] = None
         lines.update({f"{about}{line}": None for line in provenance_lines(job)})
     return list(lines)
+
+
+def caveat_rank(line: str) -> int:
+    """Return the place of a caveat among others: missing data, invented figures, others, what is true of all captures.
+
+    A joined caveat names its sessions before the text.
+    """
+    if INCOMPLETE in line:
+        return 0
+    if SIMULATED in line:
+        return 1
+    return 3 if line.endswith(UNVERIFIED) else 2
 
 
 def not_final_lines(not_final: Iterable[Mapping[str, Any]]) -> Iterator[str]:
