@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from profagent.ab.paired import CONFIDENCE, FEWEST_ROUNDS
 from profagent.ab.rounds import SIDES
-from profagent.diff.report import SIMULATED
+from profagent.tables.provenance import SIMULATED_MARK
 from profagent.tables.table import UNKNOWN, Cell, Column, counted, fitted_lines, printable
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def report_lines(found: AbResult, options: AbOptions, width: int = 0) -> Iterato
 def _remarks(found: AbResult, options: AbOptions) -> Iterator[str]:
     for side, name in zip(SIDES, ("A (NEW)", "B (BASE)"), strict=True):
         is_simulated = any(getattr(pair, side).run.is_simulated for pair in found.rounds)
-        mark = f"  {SIMULATED}" if is_simulated else ""
+        mark = SIMULATED_MARK if is_simulated else ""
         yield f"{name} is {_command(getattr(options, side))}{mark}"
     rounds = counted(len(found.rounds), "round")
     of_wanted = f" of {options.rounds}" if len(found.rounds) < options.rounds else ""

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from profagent.formats.countermap import bound_mark
 from profagent.limits import MOST_LACKING, MOST_MARKDOWN_ROWS, MOST_NAMED_CHANGES
-from profagent.tables.provenance import doubt_line, likely_counters, sampling_line
+from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, sampling_line
 from profagent.tables.table import (
     UNKNOWN,
     Cell,
@@ -49,7 +49,6 @@ FAILED = "FAILED"
 SIDES = ("BASE", "NEW")
 # The index of the column that says slower or faster.
 WHAT = 1
-SIMULATED = "*** simulated: figures are invented ***"
 
 
 def _verdict(found: Diff) -> str:
@@ -275,7 +274,7 @@ def _remarks(found: Diff) -> Iterator[str]:
     for sides in found.slo:
         yield from (f"{side} {line}" for side, each in zip(SIDES, sides, strict=True) for line in each.lines())
     for side, run in (("BASE", found.base), ("NEW", found.new)):
-        mark = f"  {SIMULATED}" if run.is_simulated else ""
+        mark = SIMULATED_MARK if run.is_simulated else ""
         imported = [job for job in run.provenance if "imported_from" in job]
         sampling = "; ".join(
             job["job"] if job in imported else f"{job['job']}: {sampling_line(job['sampling'])}"
