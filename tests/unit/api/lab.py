@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from profagent.importing.importing import import_into
@@ -58,3 +60,11 @@ async def _make_lab(folder: Path) -> Path:
         await import_into(job, workspace, asyncio.Event())
     await set_baseline(workspace, "release", 1)
     return workspace.root
+
+
+def copy_of(lab: Path, folder: Path, change: str = "") -> None:
+    """Copy the database of a workspace into a folder, and change the copy."""
+    with closing(sqlite3.connect(lab / "profagent.db")) as connection:
+        connection.execute("VACUUM INTO ?", (str(folder / "profagent.db"),))
+    with closing(sqlite3.connect(folder / "profagent.db")) as connection:
+        connection.executescript(change)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import weakref
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -20,6 +18,7 @@ from profagent.limits import ROWS_IN_REPR
 from profagent.store import columns
 from profagent.tables import arrow
 from profagent.tables.arrow import ArrowStream, ColumnValues, Field
+from tests.unit.api.lab import copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,14 +52,6 @@ ROWS = [
 @pytest.fixture
 def session(lab: Path) -> profagent.Session:
     return profagent.open(lab).session(1)
-
-
-def copy_of(lab: Path, folder: Path, change: str = "") -> None:
-    """Copy the database of a workspace, and change the copy."""
-    with closing(sqlite3.connect(lab / "profagent.db")) as connection:
-        connection.execute("VACUUM INTO ?", (str(folder / "profagent.db"),))
-    with closing(sqlite3.connect(folder / "profagent.db")) as connection:
-        connection.executescript(change)
 
 
 def table(*batches: Sequence[Sequence[object]], about: profagent.Provenance) -> Table:

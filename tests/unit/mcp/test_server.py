@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import sys
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +20,7 @@ from profagent.store.workspace import Workspace
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
 from tests.integration import host
-from tests.unit.api.lab import make_lab
+from tests.unit.api.lab import copy_of, make_lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,31 +104,20 @@ async def test_the_figures_are_those_of_the_python_api(lab: Path) -> None:
     assert sql["answer"] == {"units": {"most_us": "us"}, "rows": [{"most_us": layers["answer"]["rows"][0]["max"]}]}
 
 
-async def test_a_comparison_begins_with_what_may_not_be_compared(lab: Path) -> None:
+async def test_a_comparison_begins_with_what_may_not_be_compared(lab: Path, tmp_path: Path) -> None:
     slower = (await asked(lab, "diff", base="1", new="2", top=1))["answer"]
     assert slower["verdict"] == "layers: 1 slower"
     assert [layer["change"]["name"] for layer in slower["models"][0]["layers"]] == ["conv2"]
-    # Another network, and invented: there is no difference.
-    simulated = write_other_model(lab)
-    blocked = await asked(simulated, "diff", base="1", new="2")
+    # Measured against invented figures: there is no difference.
+    copy_of(lab, tmp_path, "UPDATE session SET simulated = 1 WHERE session = 2")
+    blocked = await asked(tmp_path, "diff", base="1", new="2")
     assert blocked["caveats"][0].startswith("COMPARABILITY: not comparable: simulated: ")
     assert blocked["caveats"][1].startswith("session 2: simulated: ")
     assert blocked["answer"]["models"] == []
-    allowed = await asked(simulated, "diff", base="1", new="2", allow=["simulated"])
+    allowed = await asked(tmp_path, "diff", base="1", new="2", allow=["simulated"])
     assert any("as `allow` demands" in line for line in allowed["caveats"])
     assert not any("COMPARABILITY" in line for line in allowed["caveats"])
     assert allowed["answer"]["models"] != []
-
-
-def write_other_model(lab: Path) -> Path:
-    """A copy of the workspace whose second session is simulated."""
-    folder = lab.parent / "other"
-    folder.mkdir(exist_ok=True)
-    with closing(sqlite3.connect(lab / "profagent.db")) as connection:
-        connection.execute("VACUUM INTO ?", (str(folder / "profagent.db"),))
-    with closing(sqlite3.connect(folder / "profagent.db")) as connection:
-        connection.executescript("UPDATE session SET simulated = 1 WHERE session = 2")
-    return folder
 
 
 async def test_losses_have_their_meaning_and_remedy(lab: Path) -> None:
