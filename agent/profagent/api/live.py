@@ -6,10 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from profagent.api.provenance import frozen
 from profagent.api.workspace import open as open_workspace
@@ -108,8 +110,7 @@ class LiveRecording(_Live):
         self._workspace = options.workspace
 
         async def run(access: Access, stop: asyncio.Event) -> dict[str, Any]:
-            chosen = {name: getattr(options, name) for name in options.__slots__}
-            return await run_record(RecordOptions(**{**chosen, "access": access}), _LOG.warning, stop)
+            return await run_record(replace(options, access=access), _LOG.warning, stop)
 
         super().__init__(run, options.addresses[0], options.access)
 
@@ -130,8 +131,7 @@ class LiveEvents(_Live, AsyncIterator[LiveEvent]):
         self._waiting: asyncio.Queue[LiveEvent | None] = asyncio.Queue(MOST_WAITING_EVENTS)
 
         async def run(access: Access, stop: asyncio.Event) -> dict[str, Any]:
-            chosen = {name: getattr(options, name) for name in options.__struct_fields__}
-            reached = WatchOptions(**{**chosen, "access": access})
+            reached = msgspec.structs.replace(options, access=access)
             return await run_watch(reached, lambda event: self._put(LiveEvent.of(event)), _LOG.warning, stop)
 
         super().__init__(run, options.address, options.access)
