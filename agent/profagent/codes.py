@@ -1,7 +1,8 @@
 """Type of an issue code: the name of something that is not as it should be, with its severity, meaning and remedy.
 
 Each family has one table, in the module that makes its things: `ledger.REASONS`, `doctor.checks.CHECKS`, the files in
-`advise/rules`, `tables.comparability.RULES` and `errors.ERRORS`. `explain.registry` joins them.
+`advise/rules`, `tables.comparability.RULES` and `errors.ERRORS`. `explain.registry` joins them, with
+`store.coverage.NOT_ENDED`.
 """
 
 from __future__ import annotations
@@ -38,11 +39,6 @@ class Severity(StrEnum):
     BLOCKS_METRIC = "blocks a metric"
     INFORMATIVE = "informative"
     ERROR = "error"
-
-    @property
-    def needs_act(self) -> bool:
-        """True if somebody has to do something, so that there must be a remedy."""
-        return self not in {Severity.NOTE, Severity.INFO, Severity.INFORMATIVE}
 
 
 class IssueCode(NamedTuple):

@@ -34,7 +34,7 @@ SIDES = ("a", "b")
 
 @dataclass(frozen=True, slots=True)
 class AbRun:
-    """One run of a side; its models have one inference, of the medians."""
+    """Run of a side; each of its models has one inference, whose times are the medians."""
 
     session: int
     run: ComparedRun
@@ -111,7 +111,7 @@ class AbRounds:
     on_progress: Callable[[int, int], None]
     stop: asyncio.Event
     # Remarks that were made: those of the next runs are mostly the same.
-    _told: set[str] = field(default_factory=set)
+    _remarks: set[str] = field(default_factory=set)
 
     async def run(self) -> AbResult:
         """Run all rounds, or those before a stop or a failure, and return their comparison.
@@ -189,8 +189,8 @@ class AbRounds:
         return AbRun(session, replace(run, models=[_medians(model) for model in run.models], calls={}))
 
     def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._remarks:
+            self._remarks.add(text)
             self.tell(text)
 
 

@@ -35,7 +35,7 @@ class Field(NamedTuple):
 
 
 class ColumnValues(NamedTuple):
-    """ColumnValues of a column: numbers, or codes of texts.
+    """Values of a column: numbers, or codes of texts.
 
     `known` is False where a value is unknown; None where all are known. Of a text or category, `numbers` are places
     in `texts`, none of which comes twice in a category.
@@ -116,10 +116,6 @@ class ColumnValues(NamedTuple):
             known = known & self.known[places]
         return ColumnValues(self.numbers[places], None if known.all() else known, self.texts)
 
-    def at(self, part: slice) -> ColumnValues:
-        """Return a part of the values."""
-        return ColumnValues(self.numbers[part], None if self.known is None else self.known[part], self.texts)
-
     def cells(self, kind: Kind) -> list[Any]:
         """Return the values as numbers and texts of Python; an unknown value is None."""
         found: list[Any] = self.numbers.tolist()
@@ -172,7 +168,7 @@ def _move(source: int, target: int) -> None:
 
 
 def _address(structure: Any) -> int:
-    found: int = structure._addr()  # noqa: SLF001 - nanoarrow tells it in no other way
+    found: int = structure._addr()  # noqa: SLF001 - nanoarrow has no public name for it
     return found
 
 
@@ -284,7 +280,7 @@ def _get_next(stream: int, out: int) -> int:
     reading = _readings[_Stream.from_address(stream).private_data]
     try:
         array = reading.next()
-    except Exception as error:  # noqa: BLE001 - the consumer gets its text, for no exception passes through C
+    except Exception as error:  # noqa: BLE001 - no exception can pass through C: the consumer gets its text
         reading.error = ctypes.create_string_buffer(str(error).encode())
         return errno.EIO
     # An array without `release` is the end of the stream.
@@ -302,7 +298,7 @@ _GET_NEXT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(_ge
 _GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(_get_last_error)
 
 
-def stream_of(fields: Sequence[Field], metadata: Mapping[str, str], batches: Iterator[Batch]) -> Any:
+def _stream_of(fields: Sequence[Field], metadata: Mapping[str, str], batches: Iterator[Batch]) -> Any:
     """Return a nanoarrow stream of batches, which are read as the consumer asks for them.
 
     The consumer may read in any thread, one at a time. An error of `batches` reaches it as an error of input; a
@@ -333,7 +329,7 @@ class ArrowStream(NamedTuple):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a capsule with an ArrowArrayStream, as the Arrow PyCapsule interface asks for."""
         del requested_schema  # a consumer must cast by itself what it wants of another type
-        return stream_of(self.fields, self.metadata, self.batches()).__arrow_c_stream__()
+        return _stream_of(self.fields, self.metadata, self.batches()).__arrow_c_stream__()
 
     def __arrow_c_schema__(self) -> object:
         """Return a capsule with the ArrowSchema."""

@@ -170,7 +170,7 @@ class Comparability(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """One word or two: `comparable`, `in part` or `not comparable`."""
+        """Verdict in a word: `comparable`, `in part` or `not comparable`."""
         if self.is_blocked:
             return "not comparable"
         return "in part" if any(each.blocks for each in self.differences) else "comparable"
@@ -214,11 +214,6 @@ def facts_of(provenance: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
     }
 
 
-def compared_runs(base: Facts, new: Facts, allowed: Iterable[str] = ()) -> Comparability:
-    """Return the verdict about two runs by their facts alone, `base` being the one that the other is compared with."""
-    return verdict(run_differences(base, new), allowed)
-
-
 def verdict(
     differences: Iterable[Difference], allowed: Iterable[str] = (), models: Sequence[str] = ()
 ) -> Comparability:
@@ -230,11 +225,11 @@ def verdict(
 
 
 def run_differences(base: Facts, new: Facts) -> Iterator[Difference]:
-    """Yield the differences of two runs other than those of their models."""
+    """Yield the differences of two runs other than those of their models; `base` is the one to compare with."""
     for code in _OF_RUNS:
         ones, others = base.get(code, ()), new.get(code, ())
         if code != "incomplete" and ones and others and [*ones] != [*others]:
-            yield _different(code, None, text_of(ones), text_of(others))
+            yield _different(code, None, _text_of(ones), _text_of(others))
     for side, facts in (("BASE", base), ("NEW", new)):
         for text in facts.get("incomplete", ()):
             yield Difference(RULES["incomplete"], None, f"{side}: {text}")
@@ -255,16 +250,16 @@ def model_differences(
     """
     ones, others = ([f"batch {batch} of {count} pictures" for batch, count in sorted(side)] for side in batches)
     if ones and others and ones != others:
-        yield _different("batch", name, text_of(ones), text_of(others))
+        yield _different("batch", name, _text_of(ones), _text_of(others))
     base, new = topologies
     if base and new and [*base] != [*new]:
-        share = alike_share(base, new)
+        share = _alike_share(base, new)
         code = "layers" if share >= LEAST_ALIKE else "model"
         counts = f"{len(base):,} layers in BASE, {len(new):,} in NEW of {name}; {share:.0%} alike"
         yield Difference(RULES[code], name, counts, str(len(base)), str(len(new)))
 
 
-def alike_share(base: Topology, new: Topology) -> float:
+def _alike_share(base: Topology, new: Topology) -> float:
     """Return the share of layers, from 0 to 1, that have a counterpart of the same name, or if larger, type.
 
     The parts of fused layers, whose names a `+` joins, count one by one.
@@ -281,7 +276,6 @@ def _different(code: str, model: str | None, base: str, new: str) -> Difference:
     return Difference(RULES[code], model, f"{base} in BASE, {new} in NEW{of_model}", base, new)
 
 
-def text_of(values: Sequence[str]) -> str:
-    """Return the values of a fact as text, the first few of many."""
+def _text_of(values: Sequence[str]) -> str:
     more = len(values) - MOST_NAMED
     return ", ".join(values[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
