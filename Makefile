@@ -11,7 +11,7 @@ PARALLEL = --numprocesses $(WORKERS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help demo needs test test-long test-board check docs check-docs site check-site screenshot protos check-protos bench soak soak-flight bench-growth bench-lake fuzz pins clean
+.PHONY: help demo needs test test-long test-board check docs check-docs site check-site screenshot protos check-protos bench soak soak-flight week bench-growth bench-lake fuzz pins clean
 
 help: ## list the tasks
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -105,6 +105,9 @@ soak: .venv/ready ## run at full rate under faults for SOAK_S seconds (600)
 
 soak-flight: .venv/ready ## kill a flight recorder over FLIGHT_N inferences (100000)
 	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.flight --inferences $(or $(FLIGHT_N),100000)
+
+week: .venv/ready ## record seven nights of three simulated boards, and read what their pages say; some minutes
+	@PYTHONPATH=protos:daemon:agent:. $(BIN)/python -m tests.soak.week $(if $(WEEK_DIR),--folder $(WEEK_DIR))
 
 fuzz: .venv-fuzz/ready ## fuzz the formats for FUZZ_S seconds (60)
 	@mkdir -p .fuzz/corpus && find tests/data -type f -size -64k -exec cp --backup=numbered -t .fuzz/corpus {} +

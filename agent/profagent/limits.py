@@ -360,6 +360,9 @@ THINNED_LOGS_S = 60
 """s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
 JUDGED_BY_RULES = 256
 """inferences that rules judge by one bound: for the next ones the bound is computed anew."""
+MARKS_SEEN_AGAIN = 5_000
+"""marks of each log that a flight recorder reads again after a restart, for the past of frames: older ones no longer
+count for a rule's bound."""
 REMEMBERED_MINUTES = 120
 """minutes of figures from which the past is known after a restart: older values no longer count for a rule's bound."""
 MOST_THINNED_TOGETHER = 4_000

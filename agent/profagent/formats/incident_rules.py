@@ -1,7 +1,7 @@
 """Rules of the flight recorder: which value makes an incident, and when a rule may fire again. Pure.
 
-A rule is one comparison, as `latency > 1.5 * p99`, `layer[conv1] > 3ms`, `metric[npu.temperature] > 95`, or the name of
-something that happens: `mark[alarm]`, `loss`.
+A rule is one comparison, as `latency > 1.5 * p99`, `stage[preprocess] > 8ms`, `metric[npu.temperature] > 95`, or the
+name of something that happens: `mark[alarm]`, `loss`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from profagent.formats.durations import Distribution
 
 EXAMPLES = (
-    "write it like 'latency > 1.5 * p99', 'layer[conv1] > 3ms', 'metric[npu.temperature] > 95', 'mark[alarm]' or 'loss'"
+    "write it like 'frame > 1.5 * p99', 'stage[preprocess] > 8ms', 'latency > 1.5 * p99', 'layer[conv1] > 3ms',"
+    " 'metric[npu.temperature] > 95', 'mark[alarm]' or 'loss'"
 )
 _RULE = re.compile(
-    r"\s*(?P<subject>latency|layer|metric)\s*(?:\[(?P<name>[^\]]+)\])?\s*(?P<sign>[<>])\s*"
+    r"\s*(?P<subject>latency|layer|frame|stage|metric)\s*(?:\[(?P<name>[^\]]+)\])?\s*(?P<sign>[<>])\s*"
     r"(?:(?P<factor>\d+(?:\.\d+)?)\s*\*\s*)?(?:p(?P<quantile>\d{1,2}(?:\.\d+)?)|(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>ns|us|µs|ms|s)?)\s*",
     re.ASCII,
 )
@@ -36,9 +37,14 @@ class RuleSubject(StrEnum):
 
     LATENCY = "latency"
     LAYER = "layer"
+    FRAME = "frame"
+    STAGE = "stage"
     METRIC = "metric"
     MARK = "mark"
     LOSS = "loss"
+
+
+TIMED = (RuleSubject.LATENCY, RuleSubject.LAYER, RuleSubject.FRAME, RuleSubject.STAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,9 @@ class IncidentRule:
         if match is None:
             raise UsageError(f"{shown!r} is not a rule", hint=EXAMPLES)
         subject, name = RuleSubject(match["subject"]), (match["name"] or "").strip()
-        if subject is not RuleSubject.LATENCY and not name:
+        if subject is RuleSubject.FRAME and name:
+            raise UsageError(f"{shown!r}: a frame has no name", hint="write: frame > 1.5 * p99, or stage[NAME] > 8ms")
+        if subject in (RuleSubject.LAYER, RuleSubject.METRIC) and not name:
             raise UsageError(f"{shown!r}: which {subject}?", hint=EXAMPLES)
         if subject is RuleSubject.METRIC and (match["quantile"] or match["unit"]):
             raise UsageError(f"{shown!r}: a metric is compared with a number", hint=EXAMPLES)
@@ -84,7 +92,7 @@ class IncidentRule:
     @property
     def unit(self) -> str:
         """Unit of value and bound; empty for a metric's own, and where nothing is compared."""
-        return "us" if self.subject in (RuleSubject.LATENCY, RuleSubject.LAYER) else ""
+        return "us" if self.subject in TIMED else ""
 
     def bound(self, past: Distribution | None) -> float | None:
         """Return the bound; None while the past has too few values for a quantile."""

@@ -277,18 +277,28 @@ FROM {rows_of("mark_run", "MARKS")} WHERE s.session = ? ORDER BY t.pid, t.writer
 
 def _see(rows: Sequence[tuple[Any, ...]], _names: Names) -> Seen:
     """Return marks as instants, others as spans, and those of frames; none during which the clock was set back."""
-    spans, instants, framed = [], [], []
+    spans, instants = [], []
+    for _, kind, text, _, _, _, begin_ns, end_ns, _, _ in rows:
+        if kind == MarkKind.MARK.value:
+            instants.append(Instant(begin_ns // NS_PER_US, text))
+        elif end_ns >= begin_ns:
+            spans.append(Span(text, begin_ns, end_ns))
+    return Seen(spans=spans, instants=instants, framed=marks_of_frames(rows))
+
+
+def marks_of_frames(rows: Sequence[tuple[Any, ...]]) -> list[Marked]:
+    """Return the marks and spans that have the number of a frame; none during which the clock was set back.
+
+    Rows have the number of the row, then the columns of `range` up to `lane`.
+    """
+    framed = []
     for _, kind, text, attributes, pid, tid, begin_ns, end_ns, number, lane in rows:
         if kind != MarkKind.STEP.value and end_ns >= begin_ns and '"frame"' in attributes:
             told = json.loads(attributes)
             if type(told.get("frame")) is int:
                 about = (pid, tid, lane, kind == MarkKind.MARK.value, text, begin_ns, end_ns, number)
                 framed.append(Marked(*about, told["frame"], _captured_ns(told)))
-        if kind == MarkKind.MARK.value:
-            instants.append(Instant(begin_ns // NS_PER_US, text))
-        elif end_ns >= begin_ns:
-            spans.append(Span(text, begin_ns, end_ns))
-    return Seen(spans=spans, instants=instants, framed=framed)
+    return framed
 
 
 def _captured_ns(attributes: dict[str, Any]) -> int | None:

@@ -256,7 +256,7 @@ class Compared:
     """Comparison of a session with a baseline or an earlier night.
 
     `problem` says why there was none. `undecided` lists the conditions that could not be decided and why, if others
-    could. `is_missing` says that the baseline does not exist, which is a fault of the settings.
+    could, or why nothing can be told. `is_missing` says that the baseline does not exist: a fault of the settings.
     """
 
     against: str
@@ -268,13 +268,18 @@ class Compared:
     undecided: tuple[str, ...] = ()
     is_missing: bool = False
 
+    @property
+    def is_thinned(self) -> bool:
+        """True if a flight recorder kept too few inferences for a comparison."""
+        return not self.can_tell and bool(self.undecided)
+
     def lines(self) -> Iterator[str]:
         """Yield the comparison as lines for people."""
         against = self.against if self.session is None else f"{self.against} (session {self.session})"
         if self.problem:
             yield f"not compared with {against}: {self.problem}"
             return
-        if not self.can_tell:
+        if not self.can_tell and not self.is_thinned:
             yield f"too few inferences to tell anything beside {against}"
         elif not self.slower and not self.undecided:
             yield f"as {against}"
@@ -324,8 +329,11 @@ class BoardOutcome:
             return NightVerdict.INCOMPLETE
         if self.problems:
             return NightVerdict.FAILED
-        is_notified = any(each.can_tell for each in self.compared)
-        is_open = "unknown" in judged or any(each.problem or each.undecided for each in self.compared)
+        is_thinned = any(each.is_thinned for each in self.compared)
+        # The nights together tell what a comparison of two of them cannot.
+        is_notified = any(each.can_tell for each in self.compared) or (is_thinned and bool(self.trends))
+        is_undecided = any(each.problem or (each.undecided and not each.is_thinned) for each in self.compared)
+        is_open = "unknown" in judged or is_undecided
         return NightVerdict.GOOD if is_notified and not is_open else NightVerdict.UNDECIDED
 
     def lines(self) -> Iterator[str]:

@@ -23,6 +23,7 @@ from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.stats.figures import figures_of
 from profagent.stats.slo import judgements
+from profagent.stats.thinned import is_thinned
 from profagent.stats.trend import history, newest_run, summed
 from profagent.store.database import reading
 from profagent.store.queries import find_session
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 PROGRAM = (sys.executable, "-c", "from profagent.cli.main import main; main()")
 LAST_GOOD = "the last good night"
 BEFORE = "the level of earlier nights"
+_THINNED = "a flight recorder keeps too few inferences; from the sixth night on, all nights are judged together"
 
 
 class Pushing(NamedTuple):
@@ -316,7 +318,7 @@ class NightRun:
         if stop.is_set() or "report" not in self.settings.reports:
             return
         call = ["report", str(session), "--workspace", str(self.workspace.root), "--json"]
-        bases = [str(each.session) for each in outcome.compared if each.session is not None]
+        bases = [str(each.session) for each in outcome.compared if each.session is not None and not each.is_thinned]
         call += ["--against", bases[0]] if bases else []
         call += ["-o", str(self.workspace.root / "nightly" / report_name(self.run, outcome))]
         ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
@@ -399,6 +401,9 @@ def session_to_compare(board: str, earlier: Sequence[PastBoard]) -> int | None:
 async def _compared(settings: Nightly, against: str, base: int, workspace: Workspace, session: int) -> Compared:
     database = workspace.readable_database()
     conditions = [parse_condition(text) for text in settings.fail_if]
+    async with reading(database) as connection:
+        if await is_thinned(connection, base) or await is_thinned(connection, session):
+            return Compared(against, base, can_tell=False, undecided=(_THINNED,))
     try:
         answer = await diff(
             Operand(against, database, base),

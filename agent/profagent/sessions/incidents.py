@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 async def command(*, target: Target, as_json: bool, columns: int) -> None:
     """List the incidents of a session that `record --keep-when` found: when, what fired, and what was slow.
 
-    `culprit` is the layer that took the longest beyond its median, `not in any layer` the time between layers.
+    `culprit` is the layer or stage that took the longest beyond its median, `not in any layer` the time between layers.
     `watch SESSION --at N` and `export trace SESSION --incident N` open at one.
 
     Example: profagent incidents last

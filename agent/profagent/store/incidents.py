@@ -10,9 +10,11 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.incident_rules import RuleState, RuleSubject
-from profagent.ingest.marks import NEW_MARKS
-from profagent.ingest.metrics import NEW_SAMPLES
+from profagent.ingest.marks import marks_of_frames
+from profagent.limits import MARKS_SEEN_AGAIN
 from profagent.store.database import fetched
+from profagent.store.frame_rules import FrameRules
+from profagent.store.npu_work import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,11 +26,23 @@ if TYPE_CHECKING:
     from profagent.formats.inference_times import Spans
 
 US_PER_DAY = 86_400_000_000
+# Sources whose newest row is remembered: the marks of each log, and the time up to which frames were judged.
+_FRAMES, _JUDGED = "frames", "judged"
 _SESSION_MARKS = "SELECT rowid, time_us, text FROM session_mark WHERE session = ?1 AND rowid > ?2"
 _LOSSES = "SELECT entry, reason FROM ledger_entry WHERE session = ?1 AND entry > ?2 AND grade = 'loss' ORDER BY entry"
 _LOGS = (
     "SELECT log FROM session_job s JOIN job j USING (job) JOIN log l ON l.job = j.job"
     " WHERE s.session = ? AND j.name GLOB ? AND l.offset > 0"
+)
+_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
+_SPANS = (
+    "SELECT number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane FROM range"
+    " WHERE session = ?1 AND number > ?2 AND log = ?3 ORDER BY number"
+)
+_METRICS = (
+    "SELECT t.number, t.time_us, n.name, t.value"
+    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
+    " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
 )
 _BYTES = (
     "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
@@ -141,6 +155,10 @@ class Incidents:
         ).fetchall()
         # Numbers of the last rows of other tables that were looked at.
         self._seen: dict[str, int] = json.loads(seen)
+        self._framed = FrameRules(choice.rules)
+        # The marks before tell what is usual, and have the frames that were not complete.
+        for source in [each for each in self._seen if each.startswith(_FRAMES)]:
+            self._seen[source] -= MARKS_SEEN_AGAIN
         # By rule and model.
         self._states = {
             (rule, incident.model or ""): RuleState(fired_us=incident.time_us)
@@ -226,8 +244,8 @@ class Incidents:
             for _, reason in self._new(connection, "ledger_entry", _LOSSES):
                 self.add(Found(now_us, f"loss: {reason}"))
         for subject, kind, query in (
-            (RuleSubject.MARK, "MARKS-*", NEW_MARKS),
-            (RuleSubject.METRIC, "METRICS-*", NEW_SAMPLES),
+            (RuleSubject.MARK, "MARKS-*", _MARKS),
+            (RuleSubject.METRIC, "METRICS-*", _METRICS),
         ):
             if rules := by_subject[subject]:
                 for (log,) in connection.execute(_LOGS, (self._session, kind)).fetchall():
@@ -235,6 +253,28 @@ class Incidents:
                         for rule in rules:
                             if rule.name in ("", name):
                                 self._take(rule, time_us, value)
+
+    def look_at_frames(self, connection: sqlite3.Connection, *, is_over: bool) -> None:
+        """Add the incidents of frames and stages; with `is_over` no frame gets further stages."""
+        if not self._framed.rules:
+            return
+        for (log,) in connection.execute(_LOGS, (self._session, "MARKS-*")).fetchall():
+            rows = self._new(connection, f"{_FRAMES} {log}", _SPANS, log)
+            self._framed.take(marks_of_frames(rows))
+        for rule, time_us, value, bound, culprit, excess_us in self._framed.judged(
+            self._seen.get(_JUDGED, -1), is_over=is_over
+        ):
+            if self.fires(rule, self.state(rule), value, bound, time_us):
+                found = Found(time_us, rule.text, value, bound, rule.unit, culprit=culprit, excess_us=excess_us)
+                self.add(found)
+        if until_ns := self._framed.judged_until_ns:
+            self._seen[_JUDGED] = until_ns
+
+    @property
+    def judged_until_us(self) -> float | None:
+        """Time before which rules about frames have judged everything, by the board's clock; None without any frame."""
+        until_ns = self._framed.judged_until_ns
+        return until_ns / NS_PER_US if until_ns else None
 
     def _take(self, rule: IncidentRule, time_us: int, value: float | None) -> None:
         state, bound = self.state(rule), rule.bound(None)

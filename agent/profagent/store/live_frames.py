@@ -32,6 +32,11 @@ class LiveFrames:
         self._taken = count()
         self._newest_ns = 0
 
+    @property
+    def complete_ns(self) -> int:
+        """Time before which all frames that ended are complete, by the marks' clock; 0 while no mark came."""
+        return max(0, self._newest_ns - 2 * DELAY_NS)
+
     def take(self, marks: Iterable[Marked]) -> list[Frame]:
         """Add marks of frames, and return the frames that are complete, in the order of their numbers."""
         for mark in marks:
@@ -42,3 +47,9 @@ class LiveFrames:
         while self._waiting and (self._waiting[0][0] <= released_ns or len(self._waiting) > MOST_WAITING_MARKS):
             found += self._join.take(heapq.heappop(self._waiting)[-1])
         return [*found, *self._join.settle(released_ns - DELAY_NS)]
+
+    def end(self) -> list[Frame]:
+        """Return the frames that are left; nothing more of them comes."""
+        found = [frame for *_, mark in sorted(self._waiting) for frame in self._join.take(mark)]
+        self._waiting.clear()
+        return [*found, *self._join.end()]

@@ -140,6 +140,7 @@ class Ring:
             for chunk in known.chunks:
                 self._judge(known, connection, chunk, now_s, is_over=is_over)
             known.incidents.look_elsewhere(connection, int(known.newest_us) or None)
+            known.incidents.look_at_frames(connection, is_over=is_over)
             found, has_more = self._decide(known, connection, now_s, is_over=is_over)
             stayed, files = thin(connection, self._session, found, wall_s, is_busy) if found else (set[int](), [])
             # These are decided again, as where a log is not complete.
@@ -267,7 +268,9 @@ class Ring:
     ) -> tuple[list[Thinnable], bool]:
         """Count what is kept, and return what is to be thinned, and if more of it is left for the next step."""
         waiting = [chunk.found.whole.begin_us[~chunk.judged].min() for chunk in known.chunks if not chunk.judged.all()]
-        horizon_us = min([known.newest_us, *waiting]) - self._choice.around_us
+        framed_us = known.incidents.judged_until_us
+        until = [known.newest_us, *waiting, *([] if framed_us is None else [framed_us])]
+        horizon_us = min(until) - self._choice.around_us
         surplus = sum(int((~chunk.decided).sum()) for chunk in known.chunks) - MOST_IN_RING
         found: list[Thinnable] = []
         count = 0

@@ -32,6 +32,7 @@ from profagent.nightly.night import (
 )
 from profagent.nightly.page import past_nights, report_name, write_beside
 from profagent.report.html_page import style
+from profagent.stats.trend import BoardTrend
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,9 @@ def test_a_group_stands_for_its_boards_but_for_those_with_settings_of_their_own(
 AS_BEFORE = Compared("baseline release", 1)
 SLOW = Compared("baseline release", 1, (Slower("layer.median>+5%", "layer conv2", 6.04),), ("other SDK",))
 UNTOLD = Compared("x", 1, undecided=("layer[conv22].median>+5%: not in both runs: layer conv22",))
+FEW = Compared("x", 1, can_tell=False)
+THINNED = Compared("x", 1, can_tell=False, undecided=("a flight recorder keeps too few inferences",))
+TREND = BoardTrend("lab1", "lab1", "net", None)
 GOOD = BoardOutcome("fine", 2, compared=[AS_BEFORE])
 SLOWER = BoardOutcome("slow", 3, compared=[SLOW, SLOW])
 AWAY = BoardOutcome("gone", is_away=True, problems=["cannot reach it"])
@@ -151,7 +155,7 @@ NEW = BoardOutcome("new", 5)
     [
         (GOOD, NightVerdict.GOOD, 0),
         (NEW, NightVerdict.UNDECIDED, 0),
-        (BoardOutcome("few", 1, compared=[Compared("x", 1, can_tell=False)]), NightVerdict.UNDECIDED, 0),
+        (BoardOutcome("few", 1, compared=[FEW]), NightVerdict.UNDECIDED, 0),
         (BoardOutcome("none", 1, compared=[Compared("x", 1, problem="it is gone")]), NightVerdict.UNDECIDED, 0),
         (
             BoardOutcome("half", 1, compared=[AS_BEFORE, Compared("x", 1, problem="it is gone")]),
@@ -159,6 +163,13 @@ NEW = BoardOutcome("new", 5)
             0,
         ),
         (BoardOutcome("odd", 1, compared=[UNTOLD]), NightVerdict.UNDECIDED, 0),
+        (BoardOutcome("thinned", 1, compared=[THINNED]), NightVerdict.UNDECIDED, 0),
+        (BoardOutcome("thinned", 1, compared=[THINNED], trends=[TREND]), NightVerdict.GOOD, 0),
+        (
+            BoardOutcome("few", 1, compared=[Compared("x", 1, can_tell=False)], trends=[TREND]),
+            NightVerdict.UNDECIDED,
+            0,
+        ),
         (INCOMPLETE, NightVerdict.INCOMPLETE, 4),
         (AWAY, NightVerdict.AWAY, 3),
         (FAILED, NightVerdict.FAILED, 1),

@@ -11,13 +11,15 @@ import pytest
 
 from profagent.formats.incident_rules import IncidentRule, KeepWhen
 from profagent.ingest.mirror import SharedSync, digest_of
-from profagent.link.messages import Acknowledgement, FollowedLog, Holding, Received, Started
+from profagent.link.messages import Acknowledgement, FollowedLog, Holding, JobStatus, Received, Started
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
 from profagent.stats.stats import stats
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
+from profagent_app.marks import Kind
 from tests.encoders import aicore_record, api_record, done_text, layer_item
+from tests.fakes.spooled import mark
 from tests.unit.record.link import JOB, Sender
 from tests.unit.watch.arriving_job import INFO_JSON, LAYERS, START_US, aicore_path
 
@@ -236,3 +238,43 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
+
+
+# Rules about frames, whose stages the program marks
+
+MARKS_COLLECTION = "MARKS-program-20261128T020000000Z"
+STAGES = {"preprocess": 900, "infer": 500, "postprocess": 350}
+STALLED_FRAME, STALL_US = 240, 9_000
+
+
+def frame_marks(number: int, period_us: int = 100_000) -> bytes:
+    """The spans of a frame with noise of some µs, one frame of which has a stall before its inference."""
+    begin_us, found = START_US + number * period_us, b""
+    for place, (stage, usual_us) in enumerate(STAGES.items()):
+        stalled_us = STALL_US if number == STALLED_FRAME and stage == "preprocess" else 0
+        end_us = begin_us + usual_us + number % 7 + stalled_us
+        about = f'{{"frame":{number}}}'
+        found += mark(Kind.SPAN, stage, begin_us, end_us, about, number=len(STAGES) * number + place)
+        begin_us = end_us
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "value_us"), [("frame > 1.5 * p99", 1750), ("stage > 1.5 * p99", 900), ("stage[preprocess] > 5ms", 900)]
+)
+async def test_a_stall_before_the_inference_is_an_incident_that_names_its_stage(
+    rule: str, value_us: int, tmp_path: Path
+) -> None:
+    """It is found once, also by a recorder that is killed in between."""
+    data = b"".join(map(frame_marks, range(300)))
+    for some in (len(data) // 3, len(data)):
+        async with recording(tmp_path, choice(rule)) as found:
+            sender = Sender(found, MARKS_COLLECTION)
+            await sender.open()
+            found.know_job(JobStatus(1, MARKS_COLLECTION, "/spool", "open", caught_up=False, source="marks"))
+            await sender.send("00000001", data[:some], complete=False)
+            if some == len(data):
+                await found.end()
+    ((value, culprit, excess),) = await rows(tmp_path, "SELECT value, culprit, excess_us FROM incidents")
+    assert value == pytest.approx(value_us + STALL_US, abs=25)
+    assert (culprit, excess) == ("preprocess", pytest.approx(STALL_US, abs=10))
