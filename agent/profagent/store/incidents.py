@@ -184,7 +184,7 @@ class Incidents:
         for incident in reversed(self.all):
             if incident.begin_us <= end and begin <= incident.end_us:
                 incident.begin_us, incident.end_us = min(begin, incident.begin_us), max(end, incident.end_us)
-                if found.time_us == incident.time_us:
+                if found.time_us == incident.time_us and incident.kept:
                     # The same inference, decoded anew under another number.
                     incident.inference = found.inference or incident.inference
                 if found.rule not in incident.rules:
@@ -194,9 +194,10 @@ class Incidents:
             if incident.end_us < begin - US_PER_DAY:
                 break
         number = self.all[-1].number + 1 if self.all else 1
-        made = Incident(
-            number, **found._asdict(), begin_us=begin, end_us=end, kept=int(self._has_budget(found.time_us))
-        )
+        kept = int(self._has_budget(found.time_us))
+        if not kept:
+            found = found._replace(inference=None)  # it is thinned
+        made = Incident(number, **found._asdict(), begin_us=begin, end_us=end, kept=kept)
         self.all.append(made)
         self._changed[number] = made
 

@@ -345,7 +345,6 @@ def _delete(connection: sqlite3.Connection, now_s: int) -> None:
         f"DELETE FROM ledger_entry WHERE {of_logs}",  # noqa: S608 - a constant, as below
         f"DELETE FROM part WHERE {of_logs}",  # noqa: S608
         f"DELETE FROM segment WHERE {of_logs}",  # noqa: S608
-        "UPDATE incident SET inference = NULL WHERE inference IN (SELECT inference FROM going)",
         "DELETE FROM inference WHERE inference IN (SELECT inference FROM going)",
         f"UPDATE log SET kept = 0, whole = 0, fault = NULL WHERE {of_logs}",  # noqa: S608
     ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from profagent.cli.main import run
 from profagent.formats.incident_rules import IncidentRule, KeepWhen
 from profagent.ingest.mirror import SharedSync, digest_of
 from profagent.link.messages import Acknowledgement, FollowedLog, Holding, JobStatus, Received, Started
@@ -238,6 +242,36 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
+
+
+async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(tmp_path: Path) -> None:
+    board = Board(160)
+    await whole_capture(tmp_path, board, choice(budget_bytes=1))
+    found = await rows(tmp_path, "SELECT kept, inferences, bytes > 0, inference IS NULL FROM incidents")
+    assert found == [(1, 5, 1, 0), (0, 5, 0, 1), (0, 5, 0, 1)]
+    # Those of the first window, and the newest of all.
+    assert await rows(tmp_path, "SELECT count(*) FROM inference") == [(6,)]
+
+
+def test_commands_list_incidents_and_open_at_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    board = Board(110)
+    asyncio.run(whole_capture(tmp_path, board, choice()))
+    place = ("--workspace", str(tmp_path))
+    assert run(["incidents", "1", *place, "--json"]) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["number"], first["culprit"], second["time_us"]) == (1, "pool", board.inferences[99].start_us)
+    assert run(["sessions", *place]) == 0
+    assert "2 incidents: `profagent incidents 1` lists them" in capsys.readouterr().out
+    assert run(["watch", "1", "--at", "2", "--speed", "1000", "--plain", *place]) == 0
+    counts = re.findall(r"inference (\d+) ", capsys.readouterr().out)
+    assert counts == ["97", "98", "99", "100", "101", "109"]
+    assert run(["export", "trace", "1", "--incident", "2", "--output", str(tmp_path / "t.json"), *place]) == 0
+    assert len(re.findall(r'"name": ?"pool"', (tmp_path / "t.json").read_text("utf-8"))) == 5
+    assert run(["export", "trace", "1", "--incident", "3", *place]) == 2
+    assert "session 1 has no incident 3" in capsys.readouterr().err
+    assert run(["stats", "1", "--by", "model", *place]) == 0
+    assert "figures are of all inferences" in capsys.readouterr().out
+    assert run(["stats", "1", "--skip", "3", *place]) == 2
 
 
 # Rules about frames, whose stages the program marks
