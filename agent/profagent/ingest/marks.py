@@ -249,12 +249,15 @@ TIMED_RANGES = (
     " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
     " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
 )
+# The number of a frame that a program gave to a mark; an integer of JSON may have more digits than SQLite's.
+_FRAME = (
+    "CASE WHEN t.attributes <> '{}' AND json_type(t.attributes, '$.frame') = 'integer'"
+    " AND typeof(t.attributes ->> '$.frame') = 'integer' THEN t.attributes ->> '$.frame' END"
+)
 # Marks, spans and ranges in the order of their begins, an enclosing one before the enclosed; a Profiler's step is none.
-# `frame` and `captured_ns` are attributes of the program, NULL where it gave none.
+# The last two columns are the frame's number and when it was captured in ns, NULL where the program gave none.
 FRAME_MARKS = f"""
-SELECT t.pid, t.tid, t.lane, t.kind = 'mark', t.text, t.begin_ns, t.end_ns, t.mark,
-       CASE WHEN t.attributes <> '{{}}' AND json_type(t.attributes, '$.frame') = 'integer'
-            THEN json_extract(t.attributes, '$.frame') END,
+SELECT t.pid, t.tid, t.lane, t.kind = 'mark', t.text, t.begin_ns, t.end_ns, t.mark, {_FRAME},
        CASE WHEN t.attributes <> '{{}}' THEN coalesce(
             iif(json_type(t.attributes, '$.captured_ns') = 'integer', t.attributes ->> '$.captured_ns', NULL),
             iif(json_type(t.attributes, '$.captured_us') IN ('integer', 'real'),
@@ -264,8 +267,7 @@ ORDER BY t.begin_ns, t.end_ns DESC
 """  # noqa: S608 - constants
 # Whether any of these has a frame's number, and whether any takes time.
 MARKED_FRAMES = f"""
-SELECT ifnull(max(t.attributes <> '{{}}' AND json_type(t.attributes, '$.frame') = 'integer'), 0),
-       ifnull(max(t.kind <> 'mark'), 0)
+SELECT ifnull(max({_FRAME} IS NOT NULL), 0), ifnull(max(t.kind <> 'mark'), 0)
 FROM {rows_of("range", "MARKS")} WHERE s.session = ? AND t.kind <> 'step'
 """  # noqa: S608 - constants
 # Runs of the numbers of marks, of each writer in its order; `dropped` marks are missing before and in each.

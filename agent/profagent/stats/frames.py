@@ -78,7 +78,8 @@ def frame_figures(times: FrameTimes, joined_by: JoinedBy) -> list[FrameFigures]:
         ours = process == number
         latency, age = (figures_of(_known(column[ours])) for column in (us, age_us))
         rate = times.per_second(number)
-        sums = int(missing[ours].sum()), int(lost[ours].sum())
+        # Numbers may be as large as an integer of the database: their sums may be larger.
+        sums = sum(missing[ours].tolist()), sum(lost[ours].tolist())
         found.append(FrameFigures(number, joined_by, int(ours.sum()), latency, age, rate, *sums))
     return sorted(found, key=lambda each: -each.frames)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -98,7 +98,7 @@ class Frame:
 
 
 class PartInterval(NamedTuple):
-    """Claim of a part to a time; of those that run, the one with the largest `rank` has it."""
+    """Claim of a part to a time; of those that run, the one with the smallest `rank` has it."""
 
     begin_ns: int
     end_ns: int
@@ -111,31 +111,33 @@ def parts_of(begin_ns: int, end_ns: int, intervals: Iterable[PartInterval]) -> t
     """Return the parts of a time in their order, without a gap: where no interval runs, a wait before the next one."""
     waiting = sorted(intervals)
     times = {time for each in waiting for time in each[:2] if begin_ns < time < end_ns}
-    names: dict[int, PartInterval] = {}
-    for each in waiting:
-        names[each.begin_ns] = min(names.get(each.begin_ns, each), each, key=lambda found: found.rank[1:])
+    # Those that have begun, the one that has the time first; ended ones are dropped when they come first.
     running: list[tuple[tuple[int, ...], int, PartInterval]] = []
     found: list[FramePart] = []
     taken = 0
-    bounds = sorted({begin_ns, end_ns, *times})
-    for start, stop in pairwise(bounds):
+    for start, stop in pairwise(sorted({begin_ns, end_ns, *times})):
         while taken < len(waiting) and waiting[taken].begin_ns <= start:
-            each = waiting[taken]
-            heapq.heappush(running, (tuple(-place for place in each.rank), taken, each))
+            heapq.heappush(running, (waiting[taken].rank, taken, waiting[taken]))
             taken += 1
         while running and running[0][2].end_ns <= start:
             heapq.heappop(running)
         if running:
             name, is_wait = running[0][2].name, running[0][2].is_wait
         else:
-            following = waiting[taken].begin_ns if taken < len(waiting) else None
-            name = f"wait before {names[following].name}" if following is not None else "wait before the end"
-            is_wait = True
-        if found and found[-1][:2] == (name, is_wait):
+            name, is_wait = _wait_before(waiting, taken), True
+        if found and found[-1].name == name and found[-1].is_wait == is_wait:
             found[-1] = found[-1]._replace(end_ns=stop)
         else:
             found.append(FramePart(name, is_wait, start, stop))
     return tuple(found)
+
+
+def _wait_before(waiting: Sequence[PartInterval], place: int) -> str:
+    """Return the name of a wait for the interval at a place: of those that begin at once, for the outermost."""
+    if place >= len(waiting):
+        return "wait before the end"
+    begins = takewhile(lambda each: each.begin_ns == waiting[place].begin_ns, waiting[place:])
+    return f"wait before {max(begins, key=lambda each: each.rank[1:]).name}"
 
 
 class _Span(NamedTuple):
@@ -185,7 +187,7 @@ class _OpenFrame:
     def parts(self, work: NpuWork) -> tuple[FramePart, ...]:
         begin, end = self.begin_ns, self.end_ns
         intervals = [
-            PartInterval(span.marked.begin_ns, span.marked.end_ns, span.marked.name, False, (span.marked.begin_ns, 0))
+            PartInterval(span.marked.begin_ns, span.marked.end_ns, span.marked.name, False, (-span.marked.begin_ns, 0))
             for span in self._stages(begin, end)
         ]
         if not self.spans:
@@ -193,10 +195,12 @@ class _OpenFrame:
         for call, span in self.calls:
             low = max(int(work.calls.begin_ns[call]), begin if span is None else span.marked.begin_ns)
             high = min(int(work.calls.end_ns[call]), end if span is None else span.marked.end_ns)
-            intervals.append(PartInterval(low, high, f"call {work.name(call)}", False, (low, 1)))
+            intervals.append(PartInterval(low, high, f"call {work.name(call)}", False, (-low, -1)))
+            # A call in no span, as an asynchronous one, goes on while later stages wait for it.
+            rank = -low if span is not None else -end
             for place, found in enumerate(work.stretches(call)):
                 start, stop = max(found.begin_ns, low), min(found.end_ns, high)
-                intervals.append(PartInterval(start, stop, found.name, found.is_wait, (low, 2, place)))
+                intervals.append(PartInterval(start, stop, found.name, found.is_wait, (rank, -2, -place)))
         # What is over before it begins, for the rounding of a call, claims nothing.
         return parts_of(begin, end, [each for each in intervals if each.begin_ns < each.end_ns or not self.spans])
 

@@ -460,6 +460,23 @@ async def test_stages_and_waits_sum_to_the_frames(builder: DatabaseBuilder) -> N
     assert sum(each.number for each in buckets if each.model == FRAMES and each.layer is None) == 3
 
 
+async def test_an_asynchronous_call_lasts_until_it_is_waited_for(builder: DatabaseBuilder) -> None:
+    session = builder.session()
+    model = builder.model(builder.job(session), "yolo")
+    part = builder.new_part(session, model, "aicore")
+    inference = builder.inference(session, model, start_us=START_US + 20, end_us=START_US + 50)
+    builder.segment(inference, part, "aicore", 210, start_us=START_US + 20, end_us=START_US + 50)
+    builder.calls(builder.new_part(session, model, "acl_api"), [(3, 10, 12), (4, 30, 60)])
+    _marked(builder, session, [("send", 5, 15, 1), ("wait", 25, 65, 1)])
+    found = await stats(builder.close(), by="frame")
+    assert {row.key[0]: row.figures.total for row in found.rows} == {
+        "send": 5,  # until the call begins
+        "call yolo": 10,
+        "NPU yolo": 30,  # also while the program waits for it
+        "wait": 15,
+    }
+
+
 def test_calls_alone_are_joined_by_order(builder: DatabaseBuilder, capsys: pytest.CaptureFixture[str]) -> None:
     session = builder.session()
     _of_calls(builder, session)
@@ -471,10 +488,12 @@ def test_calls_alone_are_joined_by_order(builder: DatabaseBuilder, capsys: pytes
 
 
 def test_figures_of_frames_outlive_their_marks(builder: DatabaseBuilder, capsys: pytest.CaptureFixture[str]) -> None:
-    _marked(builder, builder.session(ended_us=START_US), [("pre", 10 * n, 10 * n + 4, n) for n in (1, 2, 5)])
+    numbers = enumerate((1, 2, 5, True, 10**20))
+    _marked(builder, builder.session(ended_us=START_US), [("pre", 10 * at, 10 * at + 4, n) for at, n in numbers])
     command = ["stats", "1", "--by", "frame", "--json", "--workspace", str(builder.close().parent)]
     assert run(command) == 0
     before = json.loads(capsys.readouterr().out)
+    # What is no number of the database has no frame.
     assert [(each["frames"], each["missing"]) for each in before["frames"]] == [(3, 2)]
     assert run(["gc", "--older-than", "1d", "--workspace", str(builder.file.parent)]) == 0
     capsys.readouterr()
