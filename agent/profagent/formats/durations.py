@@ -1,6 +1,6 @@
 """Distribution of durations in little room: exact count, sum, squares, minimum and maximum, and a histogram. Pure.
 
-The bins of the histogram grow by 1 %, so that a quantile is known within 0.5 %.
+The bins of the histogram grow by 0.4 %, so that a quantile is known within 0.4 %, wherever the values of a bin are.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-GROWTH = 1.01
-RESOLUTION = (GROWTH - 1) / 2
+GROWTH = 1.004
+RESOLUTION = GROWTH - 1
 # The first bin has everything up to LEAST_US, the last one everything above it that the others do not reach.
 LEAST_US = 1e-3
-BINS = 2_800
+BINS = 7_000
 _PACKED = np.dtype([("bin", "<u2"), ("count", "<u4")])
 
 

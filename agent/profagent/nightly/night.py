@@ -61,7 +61,8 @@ fail_if = ["latency.median>+3%", "layer.median>+5%"]   # conditions of `profagen
 name = "lab1"                 # of `profagent boards`, or an address; or group = "rack3", all boards of that group
 # baseline = ""
 # labels = {}
-record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] adds options of `profagent record`
+record = { for = "10m" }      # or until_finished = true; more = ["--backlog"] adds options of `profagent record`,
+                              # as more = ["--keep-when", "frame > 1.5 * p99"], which makes it a flight recorder
 
 # [[boards]]
 # name = "lab2"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _NO_CLOCK = "the NPU's clock is not known"
-_THINNED = "a flight recorder thinned most: times are within 0.5 %, and the guilty part is that of those it kept"
+_THINNED = "a flight recorder thinned most: times are within 0.4 %, and the guilty part is that of those it kept"
 _CLEARED = "`profagent gc` deleted its records"
 
 

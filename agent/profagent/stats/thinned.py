@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.durations import Distribution
+from profagent.formats.durations import GROWTH, Distribution
 from profagent.formats.names import LogKind
 from profagent.stats.figures import UNITS, DurationFigures, LayerColumn, figures_in_place
 from profagent.store.database import fetched
@@ -101,21 +101,30 @@ def figures_with(durations: NDArray[np.float64], thinned: Distribution | None) -
     middles, counts = thinned.weighted()
     values = np.concatenate([durations, middles])
     weights = np.concatenate([np.ones(len(durations), np.int64), counts])
-    median, p95, p99 = _quantiles(values, weights, (0.5, 0.95, 0.99))
-    (spread,) = _quantiles(np.abs(values - median), weights, (0.5,))
     number, total = len(durations) + thinned.number, float(durations.sum()) + thinned.total
     most = max(thinned.most, float(durations.max(initial=-np.inf)))
+    # Middles alone would let the medians of alike sessions differ by a whole bin.
+    median, p95, p99 = (min(each, most) for each in _quantiles(values, weights, (0.5, 0.95, 0.99), growth=GROWTH))
+    (spread,) = _quantiles(np.abs(values - median), weights, (0.5,))
     return DurationFigures(number, total, total / number, median, spread, p95, p99, most)
 
 
-def _quantiles(values: NDArray[np.float64], weights: NDArray[np.int64], shares: Sequence[float]) -> list[float]:
+def _quantiles(
+    values: NDArray[np.float64], weights: NDArray[np.int64], shares: Sequence[float], *, growth: float = 1.0
+) -> list[float]:
+    """Return quantiles of values that stand for so many each, which are spread evenly over a bin that grows so much."""
     order = np.argsort(values)
-    ends = np.cumsum(weights[order])
+    ends, counts = np.cumsum(weights[order]), weights[order]
+
+    def at(place: float) -> float:
+        found = int(np.searchsorted(ends, place, side="right"))
+        within = (place + 0.5 - (ends[found] - counts[found])) / counts[found] - 0.5
+        return float(values[order[found]] * growth**within)
+
     # Linear between two neighbours, as numpy's quantile is.
     found = []
     for share in shares:
         place = share * (int(ends[-1]) - 1)
-        low, high = np.searchsorted(ends, (np.floor(place), np.ceil(place)), side="right")
-        below, above = values[order[low]], values[order[high]]
-        found.append(float(below + (above - below) * (place - np.floor(place))))
+        below, above = at(np.floor(place)), at(np.ceil(place))
+        found.append(below + (above - below) * (place - np.floor(place)))
     return found

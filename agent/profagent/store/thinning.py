@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS incident (
     unit       TEXT NOT NULL,           -- us, or empty for a metric's own
     model      TEXT,
     inference  INTEGER REFERENCES inference,
-    culprit    TEXT,                    -- layer with the largest excess over its median so far
+    culprit    TEXT,                    -- layer or stage with the largest excess over its median so far
     excess_us  REAL,
     begin_us   INTEGER NOT NULL,
     end_us     INTEGER NOT NULL,
@@ -88,7 +88,7 @@ CREATE TABLE IF NOT EXISTS thinned_log (
 --   value       what the first rule found
 --   bound       its bound; NULL where nothing is compared
 --   unit        of both: us, or empty for a metric's own
---   culprit     layer with the largest excess over its median so far
+--   culprit     layer or stage with the largest excess over its median so far
 --   excess_us   that excess
 --   begin_us    begin of the window
 --   end_us      end of the window
