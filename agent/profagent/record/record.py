@@ -30,9 +30,10 @@ from profagent.link.messages import QUIET, REMOVED, Loss
 from profagent.record.capture import Capture
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording
-from profagent.record.slo import JudgingObserver
+from profagent.record.slo import JUDGE_EACH_S, JudgingObserver
 from profagent.record.view import RecordView
 from profagent.store.coverage import NOT_ENDED
+from profagent.store.marks import add_mark
 from profagent.store.store import Store
 from profagent.tables.incidents import incident_line
 from profagent.tables.provenance import keeping_line, not_copied_text
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from profagent.record.exposition import Exposition
     from profagent.record.options import RecordOptions
     from profagent.record.recording import Acknowledge
+    from profagent.record.slo import Alarm
     from profagent.store.writer import Applied
 
 # Batching delay before a commit, out of the 250 ms within which a row is to be in the database.
@@ -215,11 +217,13 @@ class BoardRecord:
             ),
         )
         self._measured = None if exposition is None else exposition.measuring(self._view, address)
+        # Alarms of the last judgement, until they are written.
+        self._alarms: list[Alarm] = []
         self._judging = None
         if options.objectives:
             seen = self._measured.judged if self._measured is not None else lambda _: None
             observer = self._measured or self._view
-            self._judging = JudgingObserver(observer, options.objectives, lambda alarm: self._tell(alarm.line()), seen)
+            self._judging = JudgingObserver(observer, options.objectives, self._alarms.append, seen)
         self._capture = self._made_capture()
         # The first error that ended this board's capture.
         self._error: ProfagentError | None = None
@@ -259,7 +263,7 @@ class BoardRecord:
         sides = (self._tell_passed_over(), self._tell_held(), self._show_backlog(), self._keep_coverage())
         telling = [asyncio.create_task(each) for each in sides]
         if self._judging is not None:
-            telling.append(asyncio.create_task(self._judging.mind()))
+            telling.append(asyncio.create_task(self._mind_objectives(self._judging)))
         try:
             # A task of its own, so that each step of the capture is not passed through the frames of this one.
             await asyncio.create_task(self._capture.run())
@@ -270,9 +274,31 @@ class BoardRecord:
                 task.cancel()
             await asyncio.wait(telling)
             if self._judging is not None:
-                self._judging.judge()
+                await self._judge(self._judging)
             if self._measured is not None:
                 self._measured.ended()
+
+    async def _mind_objectives(self, judging: JudgingObserver) -> None:
+        while True:
+            await asyncio.sleep(JUDGE_EACH_S)
+            await self._judge(judging)
+
+    async def _judge(self, judging: JudgingObserver) -> None:
+        """Judge the objectives; write a line for each alarm, and a mark into the session where one begins.
+
+        A mark of the session is an incident of its flight recorder.
+        """
+        judging.judge()
+        alarms = [*self._alarms]
+        self._alarms.clear()
+        for alarm in alarms:
+            self._tell(alarm.line())
+            if alarm.is_on and self._recording.is_begun:
+                try:
+                    session = self._recording.session.number
+                    await add_mark(self._options.workspace.database, session, alarm.time_us, alarm.line())
+                except StoreError as error:
+                    self._tell(f"the alarm is not stored: {error}")
 
     def _fail(self, error: ProfagentError) -> None:
         self._error = self._error or error

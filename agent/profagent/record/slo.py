@@ -47,10 +47,11 @@ UNKNOWN_LAYERS = "layers without a name"
 
 
 class Alarm(NamedTuple):
-    """Alarm that began or ended (`is_on` False), and the verdict that says why."""
+    """Alarm that began or ended (`is_on` False), the verdict that says why, and the board's time."""
 
     judged: Judged
     is_on: bool
+    time_us: int
 
     def event(self) -> dict[str, Any]:
         """Return the alarm as an event of `watch`."""
@@ -211,13 +212,13 @@ class LiveObjectives:
                 self.figures[key] = verdict
                 if verdict.verdict == "exceeded":
                     if key not in self._alarms:
-                        found.append(Alarm(judged(objective, with_parts(series)), is_on=True))
+                        found.append(Alarm(judged(objective, with_parts(series)), is_on=True, time_us=int(now_us)))
                         self.counts[key] = self.counts.get(key, 0) + 1
                     self._alarms[key] = now_s, verdict
         for key, (last_s, verdict) in [*self._alarms.items()]:
             if now_s - last_s >= JUDGED_S:
                 del self._alarms[key]
-                found.append(Alarm(verdict, is_on=False))
+                found.append(Alarm(verdict, is_on=False, time_us=int(now_us)))
         return found
 
     def _forget_before(self, time_us: float) -> None:
