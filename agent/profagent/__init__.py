@@ -50,7 +50,7 @@ class _Package(ModuleType):
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.__all__})
+        return sorted(self.__all__)
 
 
 sys.modules[__name__].__class__ = _Package

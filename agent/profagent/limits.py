@@ -371,6 +371,8 @@ MOST_WAITING_EVENTS = 10_000
 """events of `profagent.watch` that wait for their reader: the oldest is dropped, and `lost` counts it."""
 ROWS_IN_REPR = 10
 """rows of a table in a notebook: the others are counted."""
+LARGEST_VALUE_BYTES = 16 << 20
+"""bytes of a value in a query of a session: the query fails."""
 WIDTH_OF_REPR = 120
 """characters of a table's lines: further columns are named below it."""
 

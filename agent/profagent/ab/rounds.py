@@ -260,8 +260,6 @@ def _stacked(runs: Sequence[ModelRun]) -> ModelRun:
 def _without_blocked(model: PairedModel, found: Comparability) -> PairedModel:
     if found.blocking(Subject.LATENCY, model.name):
         model = model._replace(latency=None, latency_from=None)
-    if found.blocking(Subject.LAYERS, model.name):
-        model = model._replace(matches=[], changes={})
     return model
 
 

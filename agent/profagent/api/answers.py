@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from profagent.api.arguments import checked
 from profagent.api.provenance import Provenance
 from profagent.api.table import Table
 from profagent.api.waiting import wait_for
@@ -16,12 +18,13 @@ from profagent.diff.diff import parse_condition
 from profagent.diff.report import diff_document
 from profagent.stats.document import ANSWERS, cells_of, columns_of, stats_document
 from profagent.tables.arrow import Field
+from profagent.tables.comparability import allowed_codes
 from profagent.tables.table import json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from profagent.api.session import Session
+    from profagent.api.session import Session  # noqa: TC004 - imports this module; `checked` finds it by its name
     from profagent.stats.session_figures import StatsBy, Unit
     from profagent.stats.stats import Stats
     from profagent.tables.arrow import Kind
@@ -88,6 +91,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], fields: Sequence[Field], provena
     return Table.of_rows(fields, [[row[field.name] for field in fields] for row in rows], provenance)
 
 
+@checked
 def diff(
     base: Session,
     new: Session,
@@ -114,7 +118,14 @@ def diff(
     ['m', 'conv2']
     """
     found = wait_for(
-        compare(base.operand(), new.operand(), [parse_condition(text) for text in fail_if], Floor(*floor), skip, allow)
+        compare(
+            base.operand(),
+            new.operand(),
+            [parse_condition(text) for text in fail_if],
+            Floor(*floor),
+            skip,
+            allowed_codes(allow),
+        )
     )
     provenance = Provenance.joined([base.provenance, new.provenance])
     document = diff_document(found)

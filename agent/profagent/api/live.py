@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from profagent.api.arguments import checked
+from profagent.api.provenance import frozen
 from profagent.api.provenance import frozen
 from profagent.api.workspace import open as open_workspace
 from profagent.errors import UsageError
@@ -171,6 +173,7 @@ def _maps() -> CounterMaps:
     return CounterMaps(None, maps_folder(), _LOG.warning)
 
 
+@checked
 def record(  # noqa: PLR0913 - one argument an option
     board: str,
     *,
@@ -188,8 +191,9 @@ def record(  # noqa: PLR0913 - one argument an option
     """Record a board into a workspace while the block runs; leaving it ends the session.
 
     `board` is a name of `profagent boards`, or HOST[:PORT]; `for_s` is in s; other arguments are the options of the
-    same name of `profagent record`. The end of the block raises the error that ended the capture: UnreachableError if
-    the board was never reached, UsageError for keys that do not fit, StoreError.
+    same name of `profagent record`. Raises UsageError at once for a value that is none of them. The end of the block
+    raises the error that ended the capture: UnreachableError if the board was never reached, UsageError for keys that
+    do not fit, StoreError.
 
         async with profagent.record("euler", labels={"build": "1234"}, until_finished=True) as recording:
             await recording.wait()
@@ -211,6 +215,7 @@ def record(  # noqa: PLR0913 - one argument an option
     return _running(lambda: LiveRecording(options))
 
 
+@checked
 def watch(
     board: str,
     *,

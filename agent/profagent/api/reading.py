@@ -49,6 +49,15 @@ class SessionDatabase(NamedTuple):
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE})
 
 
+# Functions that may take minutes in one step, in which nothing interrupts them, whatever the limit of a value.
+_ENDLESS = frozenset({"printf", "format"})
+
+
+def _only_reading(action: int, _: str | None, function: str | None, *__: str | None) -> int:
+    is_endless = action == sqlite3.SQLITE_FUNCTION and function in _ENDLESS
+    return sqlite3.SQLITE_OK if action in _ALLOWED and not is_endless else sqlite3.SQLITE_DENY
+
+
 @contextmanager
 def _opened(database: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for any thread, one at a time; the block sees one state of it. Raises StoreError."""
@@ -103,11 +112,11 @@ def _count(source: SessionDatabase, view: View, session: int) -> int:
 
 
 class QueryBounds(NamedTuple):
-    """Bounds of a query: rows that are read of its answer, seconds that it may take, bytes of a value."""
+    """Bounds of a query: bytes of a value; if not None, seconds that it may take, and rows that are read."""
 
-    rows: int
-    seconds: float
     value_bytes: int
+    seconds: float | None = None
+    rows: int | None = None
 
 
 def query_table(
@@ -115,20 +124,20 @@ def query_table(
     query: str,
     parameters: Mapping[str, Any],
     provenance: Provenance,
-    bounds: QueryBounds | None = None,
+    bounds: QueryBounds,
 ) -> Table:
     """Return the rows of a query that only reads. Raises UsageError for any other or a too long one, StoreError."""
     with _opened(database) as connection:
-        if bounds is not None:
+        if bounds.seconds is not None:
             until_s = time.monotonic() + bounds.seconds
             connection.set_progress_handler(lambda: time.monotonic() > until_s, STEPS_BETWEEN_LOOKS)
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bounds.value_bytes)
-        connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, bounds.value_bytes)
+        connection.set_authorizer(_only_reading)
         try:
             cursor = connection.execute(query, parameters)
-            rows = cursor.fetchall() if bounds is None else cursor.fetchmany(bounds.rows)
-        except (sqlite3.Error, sqlite3.Warning) as error:
-            if bounds is not None and getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+            rows = cursor.fetchall() if bounds.rows is None else cursor.fetchmany(bounds.rows)
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
                 raise UsageError(
                     f"the query takes more than {bounds.seconds:g} s",
                     hint="ask for less: of one session, of one model, or without a recursion",
@@ -137,7 +146,9 @@ def query_table(
                 f"the query fails: {error}",
                 hint="it may be one SELECT of views (docs/reference/database.md); :session is the session's number",
             ) from error
-        names = [each[0] for each in cursor.description or ()]
+        if cursor.description is None:
+            raise UsageError("the query is empty", hint="write one SELECT of views (docs/reference/database.md)")
+        names = [each[0] for each in cursor.description]
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
     fields = [Field(name, _kind_of(values), unit_of(name)) for name, values in zip(names, columns, strict=True)]
     return Table.of_rows(fields, [[*map(_cell, row)] for row in rows], provenance)

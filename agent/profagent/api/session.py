@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from profagent.advise.advise import advise
 from profagent.advise.report import advice_document
-from profagent.advise.rules import all_rules
+from profagent.advise.rules import Language, all_rules
 from profagent.api.answers import Answer, answer_of, fields_by, stats_answer, table_of
-from profagent.api.reading import SessionDatabase, TemporaryFolder, query_table, view_table
+from profagent.api.arguments import checked
+from profagent.api.reading import QueryBounds, SessionDatabase, TemporaryFolder, query_table, view_table
 from profagent.api.table import Table
 from profagent.api.waiting import wait_for
 from profagent.diff.diff import Operand
+from profagent.limits import LARGEST_VALUE_BYTES
 from profagent.report.report import write_report
+from profagent.stats.session_figures import StatsBy
 from profagent.stats.stats import stats
 from profagent.store.database import reading
 from profagent.store.frames import frames_of
@@ -22,11 +26,9 @@ from profagent.store.sessions import require_records
 from profagent.tables.arrow import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from profagent.advise.rules import Language
     from profagent.api.provenance import Provenance
-    from profagent.stats.session_figures import StatsBy
     from profagent.store.frames import Frame, JoinedBy
 
 Unit = Literal["aicore", "aicpu"]
@@ -89,6 +91,7 @@ class Session:
         """
         return self._records("inferences")
 
+    @checked
     def records(self, unit: Unit = "aicore", columns: Sequence[str] = ()) -> Table:
         """Return the records of layers on the NPU (`aicore`) or the CPU (`aicpu`), as `op_records`, `aicpu_records`.
 
@@ -160,19 +163,23 @@ class Session:
         """
         return self._view("coverage")
 
+    @checked
     def sql(self, query: str, **parameters: str | float | None) -> Table:
         """Return the rows of a query over the views, in memory; `:session` in it is the session's number.
 
         Other `parameters` are named likewise. The views have the rows of all sessions of the workspace. Raises
-        UsageError for a query that fails or does more than read.
+        UsageError for a query that fails or does more than read; `round` stands for `printf` and `format`, which it may
+        not call.
 
         >>> import profagent
         >>> session = profagent.open("lab").session()
         >>> session.sql("SELECT model, count(*) AS n FROM inferences WHERE session = :session GROUP BY 1").to_dicts()
         [{'model': 'm', 'n': 20}]
         """
-        return query_table(self.database, query, {"session": self.number, **parameters}, self.provenance)
+        bounds = QueryBounds(LARGEST_VALUE_BYTES)
+        return query_table(self.database, query, {"session": self.number, **parameters}, self.provenance, bounds)
 
+    @checked
     def stats(self, by: StatsBy = "layer", *, skip: int | None = None) -> Answer:
         """Return where the time goes, as `profagent stats --by BY`.
 
@@ -186,7 +193,8 @@ class Session:
         work = stats(self.database, session=self.number, job=self.job, by=by, skip=skip)
         return stats_answer(wait_for(work), self.provenance, skip)
 
-    def advise(self, *, language: Language = "en", rules: Sequence[Path] = ()) -> Answer:
+    @checked
+    def advise(self, *, language: Language = "en", rules: Sequence[Path | str] = ()) -> Answer:
         """Return what to work on, as `profagent advise`: a row for each finding, with its possible gain in µs.
 
         `rules` are folders of further rules; findings are in English or Chinese (`zh`). Raises UsageError if a rule
@@ -198,11 +206,12 @@ class Session:
         ['cannot_tell', 'findings', 'jobs', 'nothing_found', 'session', 'simulated']
         """
         # Rules beside a database are read only in a workspace: a JOB directory may come from somebody else.
-        chosen = all_rules(self.database, None if self.job else self.number, tuple(rules))
+        chosen = all_rules(self.database, None if self.job else self.number, tuple(map(Path, rules)))
         found = advise(self.database, chosen, session=self.number, job=self.job, language=language)
         document = advice_document(wait_for(found))
         return answer_of(document, table_of(document["findings"], _FINDINGS, self.provenance))
 
+    @checked
     def report(self, path: Path | str, *, against: Session | None = None, language: Language = "en") -> Answer:
         """Write one HTML file that opens anywhere, offline, and return its document, as `profagent report`.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profagent.api.answers import table_of
+from profagent.api.arguments import checked
 from profagent.api.provenance import Provenance
 from profagent.api.reading import TemporaryFolder, view_named
 from profagent.api.session import Session
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("profagent")
 
 
+@checked
 def open(path: Path | str | None = None) -> Workspace:  # noqa: A001 - its name in the API
     """Return the workspace in a folder, by default the one that the commands use; or a JOB directory as one.
 
@@ -80,6 +82,7 @@ class Workspace:
             names = await connection.run(partial(columns_of, view=view))
         return table_of(rows, [field_of(view, name) for name in names], provenance)
 
+    @checked
     def session(self, which: int | str | Path = LAST) -> Session:
         """Return a session by its number, as `last`, `-2` or `LABEL=VALUE`; or that of a JOB directory.
 

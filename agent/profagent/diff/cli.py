@@ -11,7 +11,8 @@ import click
 
 from profagent.cli import options
 from profagent.cli.documents import print_document
-from profagent.cli.running import asynchronous
+from profagent.cli.measured import print_measured
+from profagent.cli.running import asynchronous, tell
 from profagent.cli.target import named_target
 from profagent.diff.comparing import Floor
 from profagent.diff.diff import Operand, diff, parse_condition
@@ -21,7 +22,7 @@ from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
 from profagent.stats.slo import judgements
 from profagent.store.workspace import LAST, Workspace, session_query
-from profagent.tables.ci_formats import ci_text, of_diff
+from profagent.tables.ci_formats import of_diff
 from profagent.tables.slo import exit_code_of, unjudged
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ async def command(  # noqa: PLR0913 - one parameter an option
     if as_json:
         print_document("diff", diff_document(found))
     elif ci_format is not None:
-        click.echo(ci_text(ci_format, of_diff(diff_document(found))), nl=False)
+        print_measured(ci_format, of_diff(diff_document(found)))
+        if any(each.blocks for each in found.comparability.differences):
+            tell(found.comparability.line())
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
     code = exit_code_of([of_new for _, of_new in found.slo])

@@ -231,8 +231,6 @@ def differences_of_models(pairs: Iterable[tuple[ModelRun, ModelRun]]) -> Iterato
 def _without_blocked(model: ModelDiff, found: Comparability) -> ModelDiff:
     if found.blocking(Subject.LATENCY, model.name):
         model = replace(model, latency=None, latency_from=None)
-    if found.blocking(Subject.LAYERS, model.name):
-        model = replace(model, matches=[], changes={}, types=[])
     if found.blocking(Subject.COUNTERS, model.name):
         model = replace(model, changes={at: replace(change, moved=()) for at, change in model.changes.items()})
     return model

@@ -28,7 +28,7 @@ _OF_SESSIONS = (
         ),
     ),
     View(name="coverage"),
-    View(name="ledger", whole=frozenset({"first", "last", "count"})),
+    View(name="ledger", whole=frozenset({"first", "last", "count"}), in_bytes=frozenset({"first", "last"})),
 )
 
 

@@ -43,7 +43,7 @@ def view_stream(connection: sqlite3.Connection, view: View, session: int, names:
 
 def field_of(view: View, column: str) -> Field:
     """Return the name, type and unit of a column of a view, or of one of KEYS."""
-    return Field(column, _kind_of(view, column), unit_of(column))
+    return Field(column, _kind_of(view, column), "bytes" if column in view.in_bytes else unit_of(column))
 
 
 def unit_of(column: str) -> str:

@@ -85,7 +85,7 @@ class Nights:
         differences = run_differences(own["run"], newest["run"])
         of_model = model_differences(model, (pictures[0], pictures[1]), ((), ()))
         found = verdict([*differences, *of_model], allowed)
-        return [f"{each.rule.code} {each.base}" for each in found.blocking(subject, model)]
+        return [each.of_base() for each in found.blocking(subject, model)]
 
 
 def comparable(

@@ -108,6 +108,11 @@ class EachNth:
 
     number: int
 
+    def __post_init__(self) -> None:
+        """Raise UsageError for a number below 1."""
+        if self.number < 1:
+            raise UsageError(f"of every {self.number} none is recorded", hint="every is a whole number from 1 on")
+
     def keeps(self, step: int) -> bool:
         """Return True if the step, counted from 0, is chosen."""
         return step % self.number == 0

@@ -106,6 +106,8 @@ class View:
     """columns of integers up to 2^64 - 1, which the database has as texts where they are above 2^63 - 1"""
     mixed: frozenset[str] = frozenset()
     """columns of texts, where the database has numbers as well"""
+    in_bytes: frozenset[str] = frozenset()
+    """columns of bytes whose names do not tell it"""
     counted_as: str = ""
     """the rows in a line of counts, as `ops`; empty: not counted there"""
     is_own: bool = True

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, ToolAnnotations
 from pydantic import Field, ValidationError
 
@@ -37,6 +38,8 @@ from profagent.store.workspace import Workspace as StoredWorkspace
 from profagent.tables.provenance import SIMULATED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from profagent.api.session import Session
 
 _LOG = logging.getLogger("profagent")
@@ -138,7 +141,7 @@ class Tools:
         every session: write WHERE session = :session.
         """
         asked = self._session(session)
-        bounds = QueryBounds(top + 1, limits.LONGEST_ANSWER_QUERY_S, limits.LARGEST_ANSWER_VALUE_BYTES)
+        bounds = QueryBounds(limits.LARGEST_ANSWER_VALUE_BYTES, limits.LONGEST_ANSWER_QUERY_S, top + 1)
         table = query_table(asked.database, query, {"session": asked.number}, asked.provenance, bounds)
         sessions = asked.sql("SELECT session, complete, simulated FROM sessions ORDER BY session").to_dicts()
         return table_result(table, top, caveats=answers.sessions_lines(sessions))
@@ -237,11 +240,18 @@ def _failure(error: BaseException) -> Failure:
 
 def make_server(tools: Tools, *, allow_record: bool = False) -> ToolServer:
     """Return the server of these tools; `record` is among them only if it is allowed."""
-    server = ToolServer("profagent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
     offered = dict.fromkeys(READING, read_only) | ({"record": adds} if allow_record else {})
-    for name, hints in offered.items():
-        tool = getattr(tools, name)
-        server.add_tool(tool, description=getdoc(tool), annotations=hints, structured_output=False)
-    return server
+    found = [_tool(getattr(tools, name), hints) for name, hints in offered.items()]
+    return ToolServer("profagent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", tools=found)
+
+
+def _tool(function: Callable[..., Any], hints: ToolAnnotations) -> Tool:
+    """Return a tool that refuses arguments that it does not have."""
+    tool = Tool.from_function(function, description=getdoc(function), annotations=hints, structured_output=False)
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters = arguments.model_json_schema(by_alias=True)
+    return tool

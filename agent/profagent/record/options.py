@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from profagent.errors import UsageError
 from profagent.formats.counter_maps import BUILT_IN, CounterMaps
-from profagent.store.sessions import MapUsed, SessionStart
+from profagent.store.sessions import MapUsed, SessionStart, require_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +58,14 @@ class RecordOptions:
     from_now: bool = False
     metrics_listen: str | None = None
     objectives: Sequence[Objective] = ()
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for an end that cannot come, and for labels that are none."""
+        if self.for_s is not None and not 0 < self.for_s < math.inf:
+            raise UsageError(f"for_s is {self.for_s}", hint="a capture lasts for a number of seconds above 0")
+        if self.inferences is not None and self.inferences < 1:
+            raise UsageError(f"inferences is {self.inferences}", hint="a capture ends after at least 1 inference")
+        require_labels(self.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import click
 from profagent.cli import options
 from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
+from profagent.cli.measured import print_measured
 from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.target import target_options, tell_unrecorded
@@ -26,7 +27,7 @@ from profagent.stats.slo import judgements
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import MINUTE, trend
 from profagent.store.workspace import Workspace
-from profagent.tables.ci_formats import ci_text, of_stats
+from profagent.tables.ci_formats import of_stats
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, provenance_lines, session_title
 from profagent.tables.slo import exit_code_of
 from profagent.tables.table import (
@@ -139,7 +140,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
         if ci_format is None:
             print_document("stats", document)
         else:
-            click.echo(ci_text(ci_format, of_stats(document)), nl=False)
+            print_measured(ci_format, of_stats(document))
         return await _exit_code(target, answer, found)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]

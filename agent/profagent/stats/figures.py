@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from profagent.errors import UsageError
 from profagent.formats.inference_times import completed, lacks_records, latency_of, layer_times, record_counts
 from profagent.limits import LARGEST_COUNTED
 
@@ -284,8 +285,10 @@ class LeftOut(NamedTuple):
 def left_out(job: JobRecords, skip: int | None) -> tuple[NDArray[np.bool_], list[LeftOut]]:
     """Return a mask of the inferences that figures count, and the number left out of each model.
 
-    Of each load `skip` inferences are left out; with None its warm-up.
+    Of each load `skip` inferences are left out; with None its warm-up. Raises UsageError if `skip` is negative.
     """
+    if skip is not None and skip < 0:
+        raise UsageError(f"{skip} inferences cannot be left out", hint="skip is a whole number from 0 on")
     times, loads = job.times(), loads_of(job)
     keeps = np.ones(len(times), np.bool_)
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])

@@ -75,7 +75,10 @@ def level_changes(
     >>> change.index, round(change.before, 2), round(change.after, 2), round(change.uncertainty, 2)
     (4, 70.05, 75.05, 0.19)
     """
-    found = np.asarray(values, dtype=np.float64)
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
     if found.ndim != 1 or not np.isfinite(found).all():
         hint = "leave out the nights whose value is unknown"
         raise UsageError("changes of level are found among finite numbers, one for each night", hint=hint)

@@ -339,7 +339,7 @@ def _apart(nights: Sequence[NightSession], model: str, subject: Subject | None, 
         own = night.models[model]
         models = model_differences(model, (own.pictures, last.pictures), (own.topology, last.topology))
         found = verdict([*run_differences(night.run, newest.run), *models], allowed)
-        why = ", ".join(f"{each.rule.code} {each.base}" for each in found.blocking(chosen, model))
+        why = ", ".join(each.of_base() for each in found.blocking(chosen, model))
         is_alike = time == ((own.time, own.unit) if subject is None else own.layers_unit)
         reasons.append(why if is_alike else own.time if subject is None else own.layers_unit)
     return reasons

@@ -229,13 +229,19 @@ def fits(session: Mapping[str, Any], conditions: Iterable[Condition]) -> bool:
 
 def _label(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
-    if not separator or not is_label(key, value):
-        raise UsageError(
-            f"{text!r} is not a label",
-            hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
-            f" a value up to {LONGEST_LABEL} printable characters",
-        )
+    require_labels({key if separator else "": value})
     return key, value
+
+
+def require_labels(labels: Mapping[str, str]) -> None:
+    """Raise UsageError if a pair of key and value is no label."""
+    for key, value in labels.items():
+        if not is_label(key, value):
+            raise UsageError(
+                f"{f'{key}={value}'!r} is not a label",
+                hint="write it as KEY=VALUE; a key is 1 to 64 of A-Z a-z 0-9 . _ -,"
+                f" a value up to {LONGEST_LABEL} printable characters",
+            )
 
 
 class MapUsed(NamedTuple):

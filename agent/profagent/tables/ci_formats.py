@@ -16,7 +16,7 @@ from profagent.tables.provenance import SIMULATED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from profagent.documents import ChangeDocument, DiffDocument, StatsDocument
+    from profagent.documents import ChangeDocument, ComparabilityDocument, DiffDocument, StatsDocument
 
 CiFormat = Literal["bmf", "openmetrics", "github-benchmark"]
 CI_FORMATS: tuple[CiFormat, ...] = get_args(CiFormat)
@@ -25,17 +25,24 @@ _ESCAPED = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
 
 
 class Measured(NamedTuple):
-    """Median of one thing in µs, with its median absolute deviation; `about` is a remark, empty for none.
+    """Median of one thing in µs, with its median absolute deviation.
 
-    `labels` name the thing; their values joined are its name. `base` is the median of the run that it is compared
-    with, None without a comparison.
+    `labels` name the thing; their values joined are its name. `caveats` say what makes the figures less than facts,
+    `change` which way it changed; both are empty for nothing. `base` is the median of the run that it is compared with,
+    None without a comparison.
     """
 
     labels: Mapping[str, str]
     median_us: float
     mad_us: float | None
-    about: str = ""
+    caveats: str = ""
     base_us: float | None = None
+    change: str = ""
+
+    @property
+    def about(self) -> str:
+        """Caveats and change."""
+        return "; ".join(filter(None, [self.caveats, self.change]))
 
     @property
     def name(self) -> str:
@@ -46,6 +53,11 @@ class Measured(NamedTuple):
 def ci_text(format_: CiFormat, measured: Iterable[Measured]) -> str:
     """Return measured times in a format, in their order."""
     return _WRITERS[format_]([*measured])
+
+
+def caveats_beside(format_: CiFormat, measured: Iterable[Measured]) -> list[str]:
+    """Return the caveats that a format has no place for: people read them beside it."""
+    return [*dict.fromkeys(each.caveats for each in measured if each.caveats)] if format_ == "bmf" else []
 
 
 def of_stats(document: StatsDocument) -> Iterator[Measured]:
@@ -82,7 +94,7 @@ _KEYS = {
 
 def of_diff(document: DiffDocument) -> Iterator[Measured]:
     """Yield what was compared: the new run's median of each latency, sum of layers, layer and call, and the base's."""
-    about = "; ".join([document["comparability"]["verdict"], _caveats(document["new"]["jobs"])]).rstrip("; ")
+    about = "; ".join(filter(None, [_verdict(document["comparability"]), _caveats(document["new"]["jobs"])]))
     for model in document["models"]:
         named = {"model": model["model"]}
         if model["latency"] is not None:
@@ -99,8 +111,14 @@ def _changed(labels: Mapping[str, str], change: ChangeDocument, about: str) -> I
     median, base = change["new"]["median"], change["base"]["median"]
     if median is not None:
         said = "slower" if change["difference"] > 0 else "faster"
-        words = [about, *([said] if change["significant"] else [])]
-        yield Measured(labels, median, change["new"]["mad"], "; ".join(filter(None, words)), base)
+        yield Measured(labels, median, change["new"]["mad"], about, base, said if change["significant"] else "")
+
+
+def _verdict(comparability: ComparabilityDocument) -> str:
+    """Return the verdict with the codes of the rules that block something, or were overridden."""
+    found = [each for each in comparability["differences"] if each["blocks"]]
+    codes = [f"{each['code']} allowed" if each["allowed"] else each["code"] for each in found]
+    return f"{comparability['verdict']}{': ' if codes else ''}{', '.join(dict.fromkeys(codes))}"
 
 
 def _caveats(jobs: Iterable[Mapping[str, object]]) -> str:
@@ -149,12 +167,15 @@ def _openmetrics(measured: list[Measured]) -> str:
         if rows:
             family = f"profagent_{name}_seconds"
             lines += [f"# TYPE {family} gauge", f"# UNIT {family} seconds", f"# HELP {family} {about}"]
-            lines += [f"{family}{{{_labels(each)}}} {value / US_PER_S!r}" for each, value in rows]
+            lines += [f"{family}{{{_labels(each.labels)}}} {value / US_PER_S!r}" for each, value in rows]
+    # A label of the series themselves would make another series of each remark.
+    if remarks := [each for each in measured if each.about]:
+        lines += ["# TYPE profagent_about info", "# HELP profagent_about Caveats of a time, and which way it changed."]
+        lines += [f"profagent_about_info{{{_labels({**each.labels, 'about': each.about})}}} 1" for each in remarks]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _labels(each: Measured) -> str:
-    labels = {**each.labels, **({"about": each.about} if each.about else {})}
+def _labels(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
 
 

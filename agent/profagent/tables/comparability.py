@@ -56,8 +56,6 @@ class ComparisonRule(NamedTuple):
     def _severity(self) -> Severity:
         if Subject.ALL in self.blocks:
             return Severity.BLOCKING
-        if Subject.LAYERS in self.blocks:
-            return Severity.BLOCKS_LAYERS
         return Severity.BLOCKS_METRIC if self.blocks else Severity.INFORMATIVE
 
 
@@ -72,8 +70,8 @@ RULES: Mapping[str, ComparisonRule] = {
         ComparisonRule("batch", (Subject.ALL,), "An inference of more pictures takes longer."),
         ComparisonRule(
             "model",
-            (Subject.LAYERS,),
-            "Fewer than half of the layers have a counterpart of the same name or type: they cannot be paired.",
+            (Subject.ALL,),
+            "Fewer than half of the layers have a counterpart of the same name or type: it is another network.",
         ),
         ComparisonRule(
             "interval",
@@ -106,6 +104,8 @@ _OF_RUNS: Mapping[str, Callable[[Mapping[str, Any]], str | None]] = {
     "board": lambda job: None if job["board"] == NO_BOARD else BoardNames.known().of(job["board"], job["hostname"]),
     "incomplete": lambda job: "; ".join(job["incomplete"]) if job.get("incomplete") else None,
 }
+# Forms of values that would say little, or the same twice, behind the code of their rule.
+_VALUES = {**dict.fromkeys(("simulated", "device", "batch", "recorded"), "{}"), "model": "another model of {} layers"}
 # Facts without which a comparison is not sure; results of another tool never have them.
 _WANTED = ("npu-clock", "interval")
 # Models of which a smaller share of layers is alike are different networks.
@@ -129,6 +129,10 @@ class Difference(NamedTuple):
     def blocks(self) -> tuple[Subject, ...]:
         """The figures that may not be compared; none if the rule was overridden."""
         return () if self.is_allowed else self.rule.blocks
+
+    def of_base(self) -> str:
+        """Return the value of the base, with what it is a value of."""
+        return _VALUES.get(self.rule.code, f"{self.rule.code} {{}}").format(self.base)
 
     def __str__(self) -> str:
         """Return the code, the values on both sides, and what follows from them."""

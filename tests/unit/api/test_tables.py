@@ -195,9 +195,20 @@ def test_a_query_only_reads(session: profagent.Session) -> None:
         "SELECT 1; SELECT 2",
         "SELECT load_extension('x')",
         "SELECT nothing",
+        "SELECT printf('%.*c', 900000000, 'x')",
+        "WITH v AS (SELECT format('%d', 1)) SELECT * FROM v",
+        "SELECT zeroblob(100000000)",
+        "SELECT :unknown",
     ):
         with pytest.raises(profagent.UsageError, match="the query fails"):
             session.sql(query)
+    for query in ("", "-- c"):
+        with pytest.raises(profagent.UsageError, match="the query is empty"):
+            session.sql(query)
+
+
+def test_places_of_the_ledger_are_bytes(session: profagent.Session) -> None:
+    assert {field.name for field in session.ledger().fields if field.unit == "bytes"} == {"first", "last"}
 
 
 def test_an_unknown_column_is_refused(session: profagent.Session) -> None:

@@ -59,6 +59,7 @@ async def test_only_reading_is_offered_unless_captures_are_allowed(lab: Path) ->
         assert [tool.name for tool in tools] == [*READING, *(["record"] if allow_record else [])]
         assert all(tool.annotations and tool.annotations.read_only_hint == (tool.name != "record") for tool in tools)
         assert all(tool.description for tool in tools)
+        assert all(tool.input_schema["additionalProperties"] is False for tool in tools)
     assert (await asked(lab, "record", board="euler"))["code"] == "usage"
 
 
@@ -142,6 +143,9 @@ async def test_losses_have_their_meaning_and_remedy(lab: Path) -> None:
         ("sql", {"query": "SELECT 1; SELECT 2"}, "one statement"),
         ("sql", {"query": "PRAGMA query_only = 0"}, "not authorized"),
         ("sql", {"query": "SELECT zeroblob(100000)"}, "too big"),
+        ("sql", {"query": "SELECT printf('%.*c', 900000000, 'x')"}, "printf"),
+        ("sql", {"query": "-- nothing"}, "empty"),
+        ("layers", {"colour": "red"}, "colour"),
         (
             "sql",
             {"query": "WITH RECURSIVE a(x) AS (SELECT 1 UNION ALL SELECT x FROM a) SELECT count(*) FROM a"},
