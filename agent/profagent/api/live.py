@@ -15,7 +15,6 @@ import msgspec
 
 from profagent.api.arguments import checked
 from profagent.api.provenance import frozen
-from profagent.api.provenance import frozen
 from profagent.api.workspace import open as open_workspace
 from profagent.errors import UsageError
 from profagent.formats.counter_maps import CounterMaps, maps_folder
