@@ -35,6 +35,7 @@ class Severity(StrEnum):
     # Of advice, and of a check that only lists.
     INFO = "info"
     BLOCKING = "blocking"
+    # Of documents of earlier versions: no rule blocks layers and leaves the rest.
     BLOCKS_LAYERS = "blocks layers"
     BLOCKS_METRIC = "blocks a metric"
     INFORMATIVE = "informative"

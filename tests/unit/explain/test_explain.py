@@ -25,9 +25,7 @@ SEVERITIES = {
     IssueFamily.LEDGER: {Severity.LOSS, Severity.NOTE},
     IssueFamily.CHECK: {Severity.BAD, Severity.UNKNOWN, Severity.INFO},
     IssueFamily.ADVICE: {Severity.HIGH, Severity.MEDIUM, Severity.LOW, Severity.INFO},
-    IssueFamily.COMPARISON: {
-        *(Severity.BLOCKING, Severity.BLOCKS_LAYERS, Severity.BLOCKS_METRIC, Severity.INFORMATIVE)
-    },
+    IssueFamily.COMPARISON: {Severity.BLOCKING, Severity.BLOCKS_METRIC, Severity.INFORMATIVE},
     IssueFamily.EXIT: {Severity.ERROR},
 }
 # Of these nobody has to do anything.
