@@ -9,7 +9,7 @@ import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
-from profagent.tables.comparability import RULES, allowed_codes
+from profagent.tables.comparability import RULES, Difference, allowed_codes
 from tests.unit.store.database import START_US, DatabaseBuilder
 
 if TYPE_CHECKING:
@@ -171,3 +171,16 @@ def test_every_rule_that_blocks_has_a_case() -> None:
 def test_a_code_that_blocks_nothing_cannot_be_allowed() -> None:
     with pytest.raises(UsageError, match="'sdk' is not the code of a rule that blocks"):
         allowed_codes(["sdk"])
+
+
+@pytest.mark.parametrize(
+    ("code", "base", "said"),
+    [
+        ("batch", "batch 1 of 4 pictures", "batch 1 of 4 pictures"),
+        ("simulated", "measured", "measured"),
+        ("model", "12", "another model of 12 layers"),
+        ("npu-clock", "700 MHz", "npu-clock 700 MHz"),
+    ],
+)
+def test_the_value_of_the_base_says_once_what_it_is(code: str, base: str, said: str) -> None:
+    assert Difference(RULES[code], None, "", base).of_base() == said
