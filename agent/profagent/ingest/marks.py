@@ -243,6 +243,11 @@ FROM {rows_of("range", "MARKS")};
 
 # Marks of a session in one log, behind a number: number, time in µs, text, and no value.
 NEW_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
+# The same rows whole, in the order of their numbers.
+NEW_SPANS = (
+    "SELECT number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane FROM range"
+    " WHERE session = ?1 AND number > ?2 AND log = ?3 ORDER BY number"
+)
 # Steps are those of a Profiler; beside them, each span or range that lies in no other of its thread.
 TIMED_RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"

@@ -128,6 +128,10 @@ NEW_SAMPLES = (
     " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
     " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
 )
+# Mean of each metric of a session, without those of programs: their names have the process, and each start another.
+METRIC_MEANS = (
+    "SELECT name, unit, avg(value) FROM metrics WHERE session = ? AND name NOT LIKE 'program.%' GROUP BY name, unit"
+)
 _SCHEMA = f"""
 {table("metric_name", _NAME_COLUMNS, is_of_log=True)}
 {table("metric", _SAMPLE_COLUMNS)}

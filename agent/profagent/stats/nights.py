@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from profagent.ingest.metrics import METRIC_MEANS
 from profagent.ingest.metrics import SOURCE as METRICS
 from profagent.stats.stats import stats
 from profagent.store.database import fetched, reading
@@ -36,10 +37,6 @@ _PICTURES = (
 _TOPOLOGY = (
     "SELECT DISTINCT l.layer_index, l.name, l.type FROM session_job JOIN model m USING (job) JOIN layer l USING (model)"
     " WHERE session = ? AND m.name = ? ORDER BY l.layer_index"
-)
-# A metric of a program has its process in its name: each start would begin another series.
-_METRICS = (
-    "SELECT name, unit, avg(value) FROM metrics WHERE session = ? AND name NOT LIKE 'program.%' GROUP BY name, unit"
 )
 # Columns that are compared, beside the labels, between the sessions at a change of level.
 _FACTS = ("sdk_version", "daemon_version", "counter_map", "keeping", "simulated")
@@ -124,7 +121,7 @@ async def _model(
 
 
 async def _metrics(connection: Running, session: int) -> dict[tuple[str, str], float]:
-    found = await fetched(connection, _METRICS, (session,))
+    found = await fetched(connection, METRIC_MEANS, (session,))
     return {(name, unit): mean for name, unit, mean in found if any(part in name for part in METRICS.prominent)}
 
 

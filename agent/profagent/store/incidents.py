@@ -10,7 +10,8 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.incident_rules import RuleState, RuleSubject
-from profagent.ingest.marks import marks_of_frames
+from profagent.ingest.marks import NEW_MARKS, NEW_SPANS, marks_of_frames
+from profagent.ingest.metrics import NEW_SAMPLES
 from profagent.limits import MARKS_SEEN_AGAIN
 from profagent.store.database import fetched
 from profagent.store.frame_rules import FrameRules
@@ -33,16 +34,6 @@ _LOSSES = "SELECT entry, reason FROM ledger_entry WHERE session = ?1 AND entry >
 _LOGS = (
     "SELECT log FROM session_job s JOIN job j USING (job) JOIN log l ON l.job = j.job"
     " WHERE s.session = ? AND j.name GLOB ? AND l.offset > 0"
-)
-_MARKS = "SELECT number, begin_ns / 1000, text, NULL FROM range WHERE session = ?1 AND number > ?2 AND log = ?3"
-_SPANS = (
-    "SELECT number, kind, text, attributes, pid, tid, begin_ns, end_ns, mark, lane FROM range"
-    " WHERE session = ?1 AND number > ?2 AND log = ?3 ORDER BY number"
-)
-_METRICS = (
-    "SELECT t.number, t.time_us, n.name, t.value"
-    " FROM metric t JOIN metric_name n ON n.log = t.log AND n.number = t.name"
-    " WHERE t.session = ?1 AND t.number > ?2 AND t.log = ?3"
 )
 _BYTES = (
     "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
@@ -245,8 +236,8 @@ class Incidents:
             for _, reason in self._new(connection, "ledger_entry", _LOSSES):
                 self.add(Found(now_us, f"loss: {reason}"))
         for subject, kind, query in (
-            (RuleSubject.MARK, "MARKS-*", _MARKS),
-            (RuleSubject.METRIC, "METRICS-*", _METRICS),
+            (RuleSubject.MARK, "MARKS-*", NEW_MARKS),
+            (RuleSubject.METRIC, "METRICS-*", NEW_SAMPLES),
         ):
             if rules := by_subject[subject]:
                 for (log,) in connection.execute(_LOGS, (self._session, kind)).fetchall():
@@ -260,7 +251,7 @@ class Incidents:
         if not self._framed.rules:
             return
         for (log,) in connection.execute(_LOGS, (self._session, "MARKS-*")).fetchall():
-            rows = self._new(connection, f"{_FRAMES} {log}", _SPANS, log)
+            rows = self._new(connection, f"{_FRAMES} {log}", NEW_SPANS, log)
             self._framed.take(marks_of_frames(rows))
         for rule, time_us, value, bound, culprit, excess_us in self._framed.judged(
             self._seen.get(_JUDGED, -1), is_over=is_over
