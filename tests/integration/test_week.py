@@ -7,6 +7,7 @@ import re
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from profagent.diff.diff import Operand
@@ -52,7 +53,8 @@ async def record_night(folder: Path, workspace: Workspace, store: Store, board: 
 async def history_of(workspace: Workspace, session: int) -> list[str]:
     """The lines of a session's report about its board's nights up to it."""
     shown = await gather(Operand("it", workspace.database, session), (), "en")
-    return [line for model in shown["history"] for line in model["lines"]]
+    written = msgspec.json.decode(msgspec.json.encode(shown))
+    return [line for model in written["history"] for line in model["lines"]]
 
 
 async def test_the_report_of_the_last_night_names_the_night_the_size_and_the_cause_of_a_drift(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,12 +120,11 @@ def _quantiles(
     def at(place: float) -> float:
         found = int(np.searchsorted(ends, place, side="right"))
         within = (place + 0.5 - (ends[found] - counts[found])) / counts[found] - 0.5
-        return float(values[order[found]] * growth**within)
+        return float(values[order[found]]) * growth ** float(within)
 
     # Linear between two neighbours, as numpy's quantile is.
     found = []
     for share in shares:
-        place = share * (int(ends[-1]) - 1)
-        below, above = at(np.floor(place)), at(np.ceil(place))
-        found.append(below + (above - below) * (place - np.floor(place)))
+        part, place = math.modf(share * (int(ends[-1]) - 1))
+        found.append(at(place) * (1 - part) + at(place + (part > 0)) * part)
     return found
