@@ -120,7 +120,7 @@ def _quantiles(
     def at(place: float) -> float:
         found = int(np.searchsorted(ends, place, side="right"))
         within = (place + 0.5 - (ends[found] - counts[found])) / counts[found] - 0.5
-        return float(values[order[found]]) * growth ** float(within)
+        return float(values[order[found]] * growth**within)
 
     # Linear between two neighbours, as numpy's quantile is.
     found = []
