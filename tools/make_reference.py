@@ -79,7 +79,7 @@ EXPLAINED = {
     "advise": ("../howto/advice.md", "-o"),
     "stats": ("figures.md", "--by --sort --top --csv --slo"),
     "trend": ("../howto/compare-runs.md", "--model --layer"),
-    "report": ("../howto/report.md", "--against -o"),
+    "report": ("../howto/report.md", "--against --allow -o"),
     "doctor": ("doctor.md", "--board"),
     **dict.fromkeys(("calibrate", "redecode"), ("counter-maps.md", "--vendor-summary -o --sdk")),
     **dict.fromkeys(

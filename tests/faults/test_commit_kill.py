@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS = 24
+# A flight recorder alone takes the other steps.
+OF_A_BATCH = (Step.MIRRORED, Step.SYNCED, Step.COMMITTED, Step.ACKNOWLEDGED)
 LOGS = "SELECT identity, path, generation, offset, complete FROM log JOIN job USING (job) JOIN board USING (board)"
 RECORD_BYTES = {"aicore": 256, "aicpu": 128}
 # An import of the mirror has the same; it cannot tell which files went before their end.
@@ -99,7 +101,7 @@ def test_a_recording_that_nobody_kills(tmp_path: Path, expected: Dump) -> None:
     assert told_on_the_way(tmp_path) == {"recreated"}
 
 
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", OF_A_BATCH)
 @pytest.mark.parametrize("batch", [0, 7, 16])
 def test_a_kill_at_a_step_of_a_batch(tmp_path: Path, expected: Dump, batch: int, step: Step) -> None:
     assert recorded(tmp_path, batch, f"{batch}:{step.value}") == -signal.SIGKILL
@@ -143,7 +145,7 @@ def told_of(workspace: Path, board: str, path: str) -> list[tuple[str, str]]:
 def test_kills_at_every_step_one_after_the_other(tmp_path: Path, expected: Dump) -> None:
     """Every process goes on where the one before it died."""
     batches = random.Random(7)
-    for seed, step in zip(range(KILLS), itertools.cycle(Step), strict=False):
+    for seed, step in zip(range(KILLS), itertools.cycle(OF_A_BATCH), strict=False):
         code = recorded(tmp_path, seed, f"{batches.randrange(6)}:{step.value}")
         assert code == -signal.SIGKILL, "what is held is told again, so there are always batches"
         check_what_is_left(tmp_path)

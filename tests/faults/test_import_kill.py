@@ -18,6 +18,8 @@ from tests.faults.scripted_board import JOB
 from tests.integration.rows import query
 
 KILLS = 16
+# A flight recorder alone takes the other steps.
+OF_A_BATCH = (Step.MIRRORED, Step.SYNCED, Step.COMMITTED, Step.ACKNOWLEDGED)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def check_the_end(workspace: Path, job: Path, expected: Dump) -> None:
     assert query(database, "SELECT 1 FROM ledger_entry WHERE origin = 'link'") == []
 
 
-@pytest.mark.parametrize("step", Step)
+@pytest.mark.parametrize("step", OF_A_BATCH)
 @pytest.mark.parametrize("batch", [0, 4])
 def test_a_kill_at_a_step_of_a_batch(workspace: Path, job: Path, expected: Dump, batch: int, step: Step) -> None:
     assert run(workspace, job, f"{batch}:{step.value}") == -signal.SIGKILL
@@ -61,7 +63,7 @@ def test_a_kill_at_a_step_of_a_batch(workspace: Path, job: Path, expected: Dump,
 @pytest.mark.long
 def test_kills_at_every_step_one_after_the_other(workspace: Path, job: Path, expected: Dump) -> None:
     batches = random.Random(11)
-    for _, step in zip(range(KILLS), itertools.cycle(Step), strict=False):
+    for _, step in zip(range(KILLS), itertools.cycle(OF_A_BATCH), strict=False):
         assert run(workspace, job, f"{batches.randrange(3)}:{step.value}") == -signal.SIGKILL
         dump(workspace / "profagent.db")
     assert run(workspace, job) == 0

@@ -153,7 +153,7 @@ def test_logs_that_are_passed_over_count_as_delivered_on_the_board(root: Path, w
     ("arguments", "message"),
     [
         (("--schedule", "wait=1"), "active of at least 1, must be given"),
-        (("--schedule", "wait=1,active=1", "--every", "2"), "cannot be given together"),
+        (("--schedule", "wait=1,active=1", "--every", "2"), "all choose inferences"),
         (("--every", "0"), "0 is not in the range"),
     ],
 )

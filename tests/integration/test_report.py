@@ -121,7 +121,9 @@ def leaky(workspace: Path) -> Path:
 @pytest.fixture(scope="module")
 def chinese(workspace: Path, leaky: Path) -> Path:
     file = workspace / "chinese.html"
-    ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "zh")
+    ended = profagent(
+        "report", "1", "--workspace", workspace, "--against", leaky, "--allow", "model", "-o", file, "--lang", "zh"
+    )
     assert ended.code == 0, ended.err
     return file
 
@@ -132,7 +134,9 @@ def opened(
 ) -> Iterator[Opened]:
     """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
     file = workspace / "report.html"
-    ended = profagent("report", "1", "--workspace", workspace, "--against", leaky, "-o", file, "--lang", "en")
+    ended = profagent(
+        "report", "1", "--workspace", workspace, "--against", leaky, "--allow", "model", "-o", file, "--lang", "en"
+    )
     assert ended.code == 0, ended.err
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

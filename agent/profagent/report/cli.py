@@ -9,7 +9,7 @@ import click
 from profagent.advise.cli import advice_options
 from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
-from profagent.cli.options import OUTPUT_FILE, SessionCommand, completed
+from profagent.cli.options import OUTPUT_FILE, SessionCommand, allow, completed
 from profagent.cli.options import as_json as as_json_option
 from profagent.cli.running import asynchronous
 from profagent.diff.cli import operand
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     help="Compare with this run: a session, a JOB, or any other operand of `diff`.",
     shell_complete=completed("operands"),
 )
+@allow
 @click.option("-o", "output", required=True, type=OUTPUT_FILE, metavar="FILE", help="The HTML file to write.")
 @as_json_option
 async def command(
@@ -42,6 +43,7 @@ async def command(
     rules: list[Rule],
     language: Language,
     against: str | None,
+    allowed: frozenset[str],
     output: Path,
     as_json: bool,
 ) -> None:
@@ -58,6 +60,7 @@ async def command(
         Operand(f"{target.session or target.folder}", target.database, target.session, target.job),
         output,
         against=base,
+        allowed=allowed,
         rules=rules,
         language=language,
     )

@@ -53,7 +53,7 @@ from profagent.tables.provenance import (
 from profagent.tables.table import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -86,6 +86,7 @@ async def write_report(
     file: Path,
     *,
     against: Operand | None = None,
+    allowed: Collection[str] = (),
     rules: list[Rule] | None = None,
     language: Language = "en",
 ) -> dict[str, Any]:
@@ -95,21 +96,26 @@ async def write_report(
     """
     assert operand.database is not None, "a report is of records, not of tables"
     chosen = all_rules(operand.database, operand.session) if rules is None else rules
-    shown = await gather(operand, chosen, language, against)
+    shown = await gather(operand, chosen, language, against, allowed)
     write_atomically(file, [page(shown).encode()])
     return shown
 
 
 async def gather(
-    operand: Operand, rules: Sequence[Rule], language: Language, against: Operand | None = None
+    operand: Operand,
+    rules: Sequence[Rule],
+    language: Language,
+    against: Operand | None = None,
+    allowed: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison.
+    """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison,
+    in which rules of comparability whose codes are `allowed` block nothing.
 
     Raises UsageError, StoreError.
     """
     database = operand.database
     assert database is not None, "a report is of records, not of tables"
-    compared = None if against is None else await diff(against, operand)
+    compared = None if against is None else await diff(against, operand, allowed=allowed)
     async with readings(database, READERS) as readers:
         session = await find_session(readers[0], operand.session)
         scopes = [Scope(session, row) for row in await jobs_of(readers[0], session.session, operand.job)]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # Modules of the package profagent that a bundle contains; a test imports this module with no others.
 MODULES = (
     "__init__",
+    "codes",
     "errors",
     "boards/__init__",
     "boards/layout",
