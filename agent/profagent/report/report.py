@@ -108,10 +108,9 @@ async def gather(
     against: Operand | None = None,
     allowed: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison,
-    in which rules of comparability whose codes are `allowed` block nothing.
+    """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison.
 
-    Raises UsageError, StoreError.
+    Rules of comparability whose codes are `allowed` block nothing. Raises UsageError, StoreError.
     """
     database = operand.database
     assert database is not None, "a report is of records, not of tables"
