@@ -153,5 +153,5 @@ class KeepWhen:
 
     def __str__(self) -> str:
         rules = " or ".join(rule.text for rule in self.rules)
-        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / 1e6:g} MB a day"
+        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / 2**20:g} MiB a day"
         return f"when {rules}, {self.around_us / 1e6:g} s around{budget}"
