@@ -363,8 +363,9 @@ JUDGED_BY_RULES = 256
 MARKS_SEEN_AGAIN = 5_000
 """marks of each log that a flight recorder reads again after a restart, for the past of frames: older ones no longer
 count for a rule's bound."""
-REMEMBERED_MINUTES = 120
-"""minutes of figures from which the past is known after a restart: older values no longer count for a rule's bound."""
+REMEMBERED_FIGURES = 120
+"""minutes with values, of each layer and latency, from which the past is known after a restart: older values no longer
+count for a rule's bound."""
 MOST_THINNED_TOGETHER = 4_000
 """inferences whose records go in one transaction: the others follow in the next."""
 MOST_WAITING_EVENTS = 10_000

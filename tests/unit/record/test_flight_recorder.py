@@ -136,9 +136,9 @@ async def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
         return await store.query(sql)
 
 
-async def whole_capture(root: Path, board: Board, chosen: KeepWhen | None) -> None:
+async def whole_capture(root: Path, board: Board, chosen: KeepWhen | None, batch: int = 40) -> None:
     async with recording(root, chosen) as found:
-        await board.send(found)
+        await board.send(found, batch)
         await found.end()
 
 
@@ -150,6 +150,12 @@ def slow_of(board: Board) -> list[Inference]:
     return [each for number, each in enumerate(board.inferences) if number % SLOW_EVERY == SLOW_EVERY - 1]
 
 
+# What incidents say that they kept, and what is there.
+COUNTED = (
+    "SELECT i.time_us, i.inferences, i.bytes, count(*), sum(offset) FROM incidents i JOIN inference n"
+    " ON n.start_us <= i.end_us AND n.end_us >= i.begin_us JOIN segment g ON g.inference = n.inference"
+    " JOIN log USING (log) GROUP BY i.number ORDER BY i.time_us"
+)
 INCIDENTS = "SELECT time_us, value, model, culprit, round(excess_us), kept, inferences, bytes > 0 FROM incidents"
 
 
@@ -238,15 +244,18 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     gone = [each for number, each in enumerate(board.inferences) if number not in kept]
     assert figures == (len(gone), sum(each.latency_us for each in gone))
     assert len(kept) < 40
-    listed = await rows(tmp_path, INCIDENTS)
+    listed = await rows(tmp_path, COUNTED)
     assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
+    assert [claimed for _, *claimed, _, _ in listed] == [counted for _, _, _, *counted in listed]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
 
 
-async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [40, 160])
+async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(batch: int, tmp_path: Path) -> None:
+    """Also where all incidents of a backlog are found at once."""
     board = Board(160)
-    await whole_capture(tmp_path, board, choice(budget_bytes=1))
+    await whole_capture(tmp_path, board, choice(budget_bytes=1), batch)
     found = await rows(tmp_path, "SELECT kept, inferences, bytes > 0, inference IS NULL FROM incidents")
     assert found == [(1, 5, 1, 0), (0, 5, 0, 1), (0, 5, 0, 1)]
     # Those of the first window, and the newest of all.
