@@ -366,6 +366,8 @@ count for a rule's bound."""
 REMEMBERED_FIGURES = 120
 """minutes with values, of each layer and latency, from which the past is known after a restart: older values no longer
 count for a rule's bound."""
+MOST_SPARE_FILES = 4_000
+"""files of thinned inferences that the next inferences are written into: further ones are removed."""
 MOST_THINNED_TOGETHER = 4_000
 """inferences whose records go in one transaction: the others follow in the next."""
 MOST_WAITING_EVENTS = 10_000
