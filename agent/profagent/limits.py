@@ -356,7 +356,7 @@ CALL_PATIENCE_S = 5.0
 """s for the call of an inference: a flight recorder then takes the latency from the records."""
 CALLS_BEHIND_US = 1_000_000
 """µs behind an inference in which its call ends: a flight recorder then takes the latency from the records."""
-THINNED_LOGS_S = 60
+THINNED_LOGS_S = 10
 """s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
 JUDGED_BY_RULES = 256
 """inferences that rules judge by one bound: for the next ones the bound is computed anew."""

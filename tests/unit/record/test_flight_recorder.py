@@ -251,6 +251,27 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
 
 
+@pytest.mark.parametrize("step", [Step.SYNCED, Step.COMMITTED, Step.THINNED])
+async def test_after_a_kill_other_rules_begin_a_session_that_takes_nothing_of_the_one_before(
+    step: Step, tmp_path: Path
+) -> None:
+    counts = (
+        "SELECT session, count(*) + (SELECT ifnull(sum(inferences), 0) FROM minute_figure f WHERE subject = 'layers'"
+        " AND f.session = i.session), (SELECT count(*) FROM sample s WHERE s.session = i.session) FROM inference i"
+        " GROUP BY session"
+    )
+    board = Board(70)
+    with suppress(_KilledError):
+        async with recording(tmp_path, choice(), step, 1) as found:
+            await board.send(found, 24)
+    before = await rows(tmp_path, counts)
+    await whole_capture(tmp_path, board, choice("latency > 1.4 * p95"))
+    after = await rows(tmp_path, counts)
+    assert after[: len(before)] == before
+    assert sum(count for _, count, _ in after) == 70
+    assert all(count == sampled for _, count, sampled in after)
+
+
 @pytest.mark.parametrize("batch", [40, 160])
 async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(batch: int, tmp_path: Path) -> None:
     """Also where all incidents of a backlog are found at once."""
