@@ -30,7 +30,7 @@ from profagent.store.database import transaction
 from profagent.store.figures import us_per_tick
 from profagent.store.incidents import Found, Incidents
 from profagent.store.inference_columns import ColumnReader
-from profagent.store.thinning import CALL, CALL_REST, Thinnable, forget_logs, thin
+from profagent.store.thinning import CALL, CALL_REST, Thinnable, fold_figures, forget_logs, thin
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LATENCY = "latency"
+US_PER_HOUR = 3_600_000_000
 _NEW = "SELECT inference FROM inference WHERE inference > ? AND session = ? ORDER BY inference"
 _SETTLED = (
     "SELECT inference, figures = 'final' FROM json_each(?) CROSS JOIN inference ON inference = value"
@@ -107,6 +108,8 @@ class _Known:
     past: dict[tuple[str, str], Distribution] = field(default_factory=dict)
     # End of the inference that was judged last, by the board's clock.
     newest_us: float = 0.0
+    # Hour of the board's clock in which figures were folded last.
+    folded_hour: int = 0
 
     def number(self, model: str) -> int:
         """Return how many latencies of a model are in its past."""
@@ -157,6 +160,9 @@ class Ring:
             for each in found:
                 known.incidents.count_thinned(each.whole.at(~np.isin(each.numbers, [*stayed])))
             forget_logs(connection, wall_s)
+            if (hour := int(known.newest_us // US_PER_HOUR)) > known.folded_hour or is_over:
+                fold_figures(connection, self._session, known.newest_us)
+                known.folded_hour = hour
             known.incidents.write(connection)
         known.chunks = [chunk for chunk in known.chunks if not chunk.decided.all()]
         self._known = known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -55,11 +56,11 @@ class _KilledError(Exception):
 class Inference:
     """Files of one inference; every SLOW_EVERY-th takes 600 µs more in its second layer, at 700 MHz."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, period_us: int = PERIOD_US) -> None:
         self.path = aicore_path(number)
         ticks = SLOW if number % SLOW_EVERY == SLOW_EVERY - 1 else USUAL
         self.us = sum(ticks) / 7
-        self.start_us = START_US + number * PERIOD_US
+        self.start_us = START_US + number * period_us
         end_us = self.start_us + round(self.us)
         self.data = b"".join(aicore_record(place, each, 0) for place, each in enumerate(ticks))
         times = {"start_time": self.start_us, "end_time": end_us}
@@ -72,8 +73,8 @@ class Inference:
 class Board:
     """A board that has files, and sends what the host does not hold of them."""
 
-    def __init__(self, inferences: int) -> None:
-        self.inferences = [Inference(number) for number in range(inferences)]
+    def __init__(self, inferences: int, period_us: int = PERIOD_US) -> None:
+        self.inferences = [Inference(number, period_us) for number in range(inferences)]
 
     async def send(self, recording: Recording, batch: int = 40) -> list[Acknowledgement]:
         """Send everything in order on a new stream; return what was acknowledged as complete."""
@@ -281,6 +282,18 @@ async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(bat
     assert found == [(1, 5, 1, 0), (0, 5, 0, 1), (0, 5, 0, 1)]
     # Those of the first window, and the newest of all.
     assert await rows(tmp_path, "SELECT count(*) FROM inference") == [(6,)]
+
+
+async def test_figures_of_earlier_days_are_folded_by_the_hour(tmp_path: Path) -> None:
+    half_an_hour_us, minute_us = 1_800_000_000, 60_000_000
+    board = Board(120, half_an_hour_us)
+    await whole_capture(tmp_path, board, choice("latency > 1s"))
+    minutes = await rows(tmp_path, "SELECT minute, number FROM minute_figure WHERE subject = 'call' ORDER BY minute")
+    # The newest inference of all stays as records.
+    gone = [each.start_us // minute_us for each in board.inferences[:-1]]
+    end = (gone[-1] - 24 * 60) // 60 * 60
+    assert [*minutes] == sorted(Counter(each // 60 * 60 if each < end else each for each in gone).items())
+    assert max(number for _, number in minutes) == 2
 
 
 def test_commands_list_incidents_and_open_at_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
