@@ -47,6 +47,11 @@ class RuleSubject(StrEnum):
 TIMED = (RuleSubject.LATENCY, RuleSubject.LAYER, RuleSubject.FRAME, RuleSubject.STAGE)
 
 
+def has_quantiles(number: int) -> bool:
+    """Return True if a past of so many values has quantiles that a rule may use."""
+    return number >= FEWEST_FOR_A_QUANTILE
+
+
 @dataclass(frozen=True, slots=True)
 class IncidentRule:
     """Rule with its `text`. `name` is that of a model, a layer, a metric or a mark; empty for any.
@@ -98,7 +103,7 @@ class IncidentRule:
         """Return the bound; None while the past has too few values for a quantile."""
         if self.quantile is None:
             return self.factor * (self.value or 0.0)
-        if past is None or past.number < FEWEST_FOR_A_QUANTILE:
+        if past is None or not has_quantiles(past.number):
             return None
         return self.factor * past.quantile(self.quantile)
 
@@ -150,6 +155,12 @@ class KeepWhen:
     around_us: int
     budget_bytes: int | None
     cool_down_us: int
+
+    @property
+    def has_quantile(self) -> bool:
+        """True if a rule about inferences needs their past."""
+        of_inferences = (RuleSubject.LATENCY, RuleSubject.LAYER)
+        return any(rule.quantile is not None and rule.subject in of_inferences for rule in self.rules)
 
     def __str__(self) -> str:
         rules = " or ".join(rule.text for rule in self.rules)

@@ -19,7 +19,7 @@ from profagent.store.rows import path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,7 +58,8 @@ CREATE TABLE IF NOT EXISTS incident (
     PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
 
--- Figures of thinned inferences by the minute in which they began, by the board's clock.
+-- Figures of thinned inferences by the minute in which they began, by the board's clock; those of an earlier day are
+-- folded into the first minute of their hour.
 CREATE TABLE IF NOT EXISTS minute_figure (
     session    INTEGER NOT NULL REFERENCES session,
     model      INTEGER NOT NULL REFERENCES model,
@@ -111,9 +112,16 @@ CALL, WHOLE, LAYERS, CALL_REST, WHOLE_REST, BEGIN, RAN = (
     "ran",
 )
 US_PER_MINUTE = 60_000_000
+MINUTES_PER_HOUR = 60
+MINUTES_PER_DAY = 24 * MINUTES_PER_HOUR
 _MINUTES = (
     "SELECT inferences, number, total, squares, least, most, bins FROM minute_figure"
     " WHERE session = ? AND model = ? AND device_id = ? AND subject = ? AND minute = ?"
+)
+_UNFOLDED = "SELECT DISTINCT minute / ?3 FROM minute_figure WHERE session = ?1 AND minute < ?2 AND minute % ?3 <> 0"
+_OF_HOUR = (
+    "SELECT model, device_id, subject, inferences, number, total, squares, least, most, bins FROM minute_figure"
+    " WHERE session = ? AND minute >= ? AND minute < ?"
 )
 _WRITE = "INSERT OR REPLACE INTO minute_figure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Inferences that share a log with one that stays, or whose log has not come completely: they stay as well.
@@ -312,6 +320,30 @@ def _add_figures(connection: sqlite3.Connection, session: int, found: Iterable[T
                 known, distribution = sums.get(key) or _stored(connection, session, key)
                 distribution.add(values)
                 sums[key] = known + inferences, distribution
+    _write_figures(connection, session, sums)
+
+
+def fold_figures(connection: sqlite3.Connection, session: int, newest_us: float) -> None:
+    """Fold the minutes of each hour that ended a day before a time into one, so that weeks take little room.
+
+    Minutes of which an inference comes later are folded the next time.
+    """
+    end = int(newest_us // US_PER_MINUTE - MINUTES_PER_DAY) // MINUTES_PER_HOUR * MINUTES_PER_HOUR
+    for (hour,) in connection.execute(_UNFOLDED, (session, end, MINUTES_PER_HOUR)).fetchall():
+        first = hour * MINUTES_PER_HOUR
+        range_ = (session, first, first + MINUTES_PER_HOUR)
+        sums: dict[tuple[int, int, str, int], tuple[int, Distribution]] = {}
+        for model, device, subject, inferences, *columns, bins in connection.execute(_OF_HOUR, range_):
+            known, distribution = sums.setdefault((model, device, subject, first), (0, Distribution()))
+            distribution.merge(Distribution.unpacked(columns, bins))
+            sums[model, device, subject, first] = known + inferences, distribution
+        connection.execute("DELETE FROM minute_figure WHERE session = ? AND minute >= ? AND minute < ?", range_)
+        _write_figures(connection, session, sums)
+
+
+def _write_figures(
+    connection: sqlite3.Connection, session: int, sums: Mapping[tuple[int, int, str, int], tuple[int, Distribution]]
+) -> None:
     connection.executemany(
         _WRITE,
         [

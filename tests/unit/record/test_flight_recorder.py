@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -55,11 +56,11 @@ class _KilledError(Exception):
 class Inference:
     """Files of one inference; every SLOW_EVERY-th takes 600 µs more in its second layer, at 700 MHz."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, period_us: int = PERIOD_US) -> None:
         self.path = aicore_path(number)
         ticks = SLOW if number % SLOW_EVERY == SLOW_EVERY - 1 else USUAL
         self.us = sum(ticks) / 7
-        self.start_us = START_US + number * PERIOD_US
+        self.start_us = START_US + number * period_us
         end_us = self.start_us + round(self.us)
         self.data = b"".join(aicore_record(place, each, 0) for place, each in enumerate(ticks))
         times = {"start_time": self.start_us, "end_time": end_us}
@@ -72,8 +73,8 @@ class Inference:
 class Board:
     """A board that has files, and sends what the host does not hold of them."""
 
-    def __init__(self, inferences: int) -> None:
-        self.inferences = [Inference(number) for number in range(inferences)]
+    def __init__(self, inferences: int, period_us: int = PERIOD_US) -> None:
+        self.inferences = [Inference(number, period_us) for number in range(inferences)]
 
     async def send(self, recording: Recording, batch: int = 40) -> list[Acknowledgement]:
         """Send everything in order on a new stream; return what was acknowledged as complete."""
@@ -136,9 +137,9 @@ async def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
         return await store.query(sql)
 
 
-async def whole_capture(root: Path, board: Board, chosen: KeepWhen | None) -> None:
+async def whole_capture(root: Path, board: Board, chosen: KeepWhen | None, batch: int = 40) -> None:
     async with recording(root, chosen) as found:
-        await board.send(found)
+        await board.send(found, batch)
         await found.end()
 
 
@@ -150,6 +151,12 @@ def slow_of(board: Board) -> list[Inference]:
     return [each for number, each in enumerate(board.inferences) if number % SLOW_EVERY == SLOW_EVERY - 1]
 
 
+# What incidents say that they kept, and what is there.
+COUNTED = (
+    "SELECT i.time_us, i.inferences, i.bytes, count(*), sum(offset) FROM incidents i JOIN inference n"
+    " ON n.start_us <= i.end_us AND n.end_us >= i.begin_us JOIN segment g ON g.inference = n.inference"
+    " JOIN log USING (log) GROUP BY i.number ORDER BY i.time_us"
+)
 INCIDENTS = "SELECT time_us, value, model, culprit, round(excess_us), kept, inferences, bytes > 0 FROM incidents"
 
 
@@ -238,19 +245,55 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     gone = [each for number, each in enumerate(board.inferences) if number not in kept]
     assert figures == (len(gone), sum(each.latency_us for each in gone))
     assert len(kept) < 40
-    listed = await rows(tmp_path, INCIDENTS)
+    listed = await rows(tmp_path, COUNTED)
     assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
+    assert [claimed for _, *claimed, _, _ in listed] == [counted for _, _, _, *counted in listed]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
 
 
-async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [Step.SYNCED, Step.COMMITTED, Step.THINNED])
+async def test_after_a_kill_other_rules_begin_a_session_that_takes_nothing_of_the_one_before(
+    step: Step, tmp_path: Path
+) -> None:
+    counts = (
+        "SELECT session, count(*) + (SELECT ifnull(sum(inferences), 0) FROM minute_figure f WHERE subject = 'layers'"
+        " AND f.session = i.session), (SELECT count(*) FROM sample s WHERE s.session = i.session) FROM inference i"
+        " GROUP BY session"
+    )
+    board = Board(70)
+    with suppress(_KilledError):
+        async with recording(tmp_path, choice(), step, 1) as found:
+            await board.send(found, 24)
+    before = await rows(tmp_path, counts)
+    await whole_capture(tmp_path, board, choice("latency > 1.4 * p95"))
+    after = await rows(tmp_path, counts)
+    assert after[: len(before)] == before
+    assert sum(count for _, count, _ in after) == 70
+    assert all(count == sampled for _, count, sampled in after)
+
+
+@pytest.mark.parametrize("batch", [40, 160])
+async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(batch: int, tmp_path: Path) -> None:
+    """Also where all incidents of a backlog are found at once."""
     board = Board(160)
-    await whole_capture(tmp_path, board, choice(budget_bytes=1))
+    await whole_capture(tmp_path, board, choice(budget_bytes=1), batch)
     found = await rows(tmp_path, "SELECT kept, inferences, bytes > 0, inference IS NULL FROM incidents")
     assert found == [(1, 5, 1, 0), (0, 5, 0, 1), (0, 5, 0, 1)]
     # Those of the first window, and the newest of all.
     assert await rows(tmp_path, "SELECT count(*) FROM inference") == [(6,)]
+
+
+async def test_figures_of_earlier_days_are_folded_by_the_hour(tmp_path: Path) -> None:
+    half_an_hour_us, minute_us = 1_800_000_000, 60_000_000
+    board = Board(120, half_an_hour_us)
+    await whole_capture(tmp_path, board, choice("latency > 1s"))
+    minutes = await rows(tmp_path, "SELECT minute, number FROM minute_figure WHERE subject = 'call' ORDER BY minute")
+    # The newest inference of all stays as records.
+    gone = [each.start_us // minute_us for each in board.inferences[:-1]]
+    end = (gone[-1] - 24 * 60) // 60 * 60
+    assert [*minutes] == sorted(Counter(each // 60 * 60 if each < end else each for each in gone).items())
+    assert max(number for _, number in minutes) == 2
 
 
 def test_commands_list_incidents_and_open_at_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
