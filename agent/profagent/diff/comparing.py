@@ -362,10 +362,13 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     for column, (scope, name) in enumerate(scopes):
         one, other = ones[column], others[column]
         p = None if is_thinned else _p(one, other, None if tested is None else float(tested[column]))
-        figures = _figures(_known(one), thinned[0][column]), _figures(_known(other), thinned[1][column])
+        figures = [
+            _figures(_known(values), of_run[column] if of_run else None, run.inferences)
+            for values, of_run, run in zip((one, other), thinned, (base, new), strict=True)
+        ]
         times = differing_records(base, new, matches[paired[column - first]]) if scope == "layer" else None
         p = None if p is None else min(1.0, p * comparisons)
-        change = Change(scope, name, *figures, p, times=times, is_thinned=is_thinned).judged(floor)
+        change = Change(scope, name, figures[0], figures[1], p, times=times, is_thinned=is_thinned).judged(floor)
         if change.is_significant and scope == "layer":
             change = replace(change, moved=_moved(base, new, matches[paired[column - first]]))
         changes.append(change)
@@ -399,39 +402,38 @@ def columns_of(
     return [sum_where_known(run.times, is_completed=True), *latency, *sums]
 
 
-class _Total(NamedTuple):
-    """Time of thinned inferences of which only the sum is known."""
+class _Thinned(NamedTuple):
+    """Times of thinned inferences, None if only sums are known; the mean is that of all inferences, or None."""
 
-    number: int
-    total: float
+    durations: Distribution | None
+    mean: float | None = None
 
 
 def _thinned_columns(
     run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
-) -> list[Distribution | _Total | None]:
-    """Return what was thinned of each of `columns_of`; None where no thinned inference has it."""
+) -> list[_Thinned]:
+    """Return what was thinned of each of `columns_of`, empty without a flight recorder."""
     thinned = run.thinned
     if thinned is None:
-        return [None] * (1 + (origin is not None) + len(layers) + len(types))
-    whole = thinned.layers if thinned.layers.number else _Total(thinned.inferences, thinned.time(thinned.by_layer))
-    found: list[Distribution | _Total | None] = [whole]
+        return []
+    found = [_Thinned(thinned.layers if thinned.layers.number else None, run.time(range(len(run.layers))))]
     if origin is not None:
-        found.append(thinned.latencies[origin])
-    of_types = [[place for place, layer in enumerate(run.layers) if layer.type == name] for name in types]
+        found.append(_Thinned(thinned.latencies[origin]))
+    of_types = [tuple(place for place, layer in enumerate(run.layers) if layer.type == name) for name in types]
     for places in (*layers, *of_types):
         known = [thinned.by_layer[place] for place in places if place in thinned.by_layer]
-        if len(places) == len(known) == 1 and known[0].durations is not None:
-            found.append(known[0].durations)
-        else:
-            found.append(_Total(thinned.inferences, thinned.time(places)) if known else None)
+        is_single = len(places) == len(known) == 1 and known[0].durations is not None
+        found.append(_Thinned(known[0].durations) if is_single else _Thinned(None, run.time(places)))
     return found
 
 
-def _figures(values: NDArray[np.float64], thinned: Distribution | _Total | None) -> DurationFigures:
-    if not isinstance(thinned, _Total):
-        return figures_with(values, thinned if thinned is not None and thinned.number else None)
-    number, total = len(values) + thinned.number, float(values.sum()) + thinned.total
-    return DurationFigures(number, total, total / number, None, None, None, None, None)
+def _figures(values: NDArray[np.float64], thinned: _Thinned | None, inferences: int) -> DurationFigures:
+    if thinned is None:
+        return figures_of(values)
+    found = DurationFigures(inferences, *[None] * 7)
+    if thinned.durations is not None:
+        found = figures_with(values, thinned.durations if thinned.durations.number else None)
+    return found if thinned.mean is None else found._replace(mean=thinned.mean, total=thinned.mean * found.number)
 
 
 def _of_different(run: ModelRun, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:

@@ -27,7 +27,7 @@ from profagent.store.columns import narrow
 from profagent.store.thinning import LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -87,16 +87,6 @@ class ThinnedRun:
     layers: Distribution
     by_layer: Mapping[int, ThinnedLayer]
 
-    def time(self, places: Iterable[int]) -> float:
-        """Return the time of some layers together in all inferences, as if none lacked a record."""
-        found = [self.by_layer[place] for place in places if place in self.by_layer]
-        times = time_in_inference(
-            np.array([each.total for each in found]),
-            np.array([each.inferences for each in found], np.int64),
-            self.inferences,
-        )
-        return float(times.sum()) * self.inferences
-
     def usual(self) -> Iterator[tuple[int, int]]:
         """Yield the layers that most inferences have, and how many lack its record."""
         for place, each in self.by_layer.items():
@@ -153,6 +143,16 @@ class ModelRun:
         if self.thinned and origin in self.thinned.latencies:
             known += self.thinned.latencies[origin].number
         return known / self.inferences if self.inferences else 0.0
+
+    def time(self, places: Sequence[int]) -> float:
+        """Return the time of some layers together in the mean inference, as if none lacked a record."""
+        times, thinned = self.times[:, [*places]], self.thinned.by_layer if self.thinned else {}
+        sums, recorded = np.nansum(times, axis=0), (~np.isnan(times)).sum(axis=0)
+        for at, place in enumerate(places):
+            if place in thinned:
+                sums[at] += thinned[place].total
+                recorded[at] += thinned[place].inferences
+        return float(time_in_inference(sums, recorded, self.inferences).sum())
 
     def mean(self, place: int) -> float:
         """Return the mean time of a layer over the inferences that have a record of it; NaN without any."""

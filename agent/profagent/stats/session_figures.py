@@ -228,6 +228,10 @@ class _ReducedModel:
     def _thinned_of(self, subject: str) -> Distribution | None:
         return merged([each.of(subject) for each in self._thinned])
 
+    @property
+    def _inferences(self) -> int:
+        return sum(map(len, self._layers)) + sum(each.all_inferences for each in self._thinned)
+
     def _latency(self) -> Latency:
         whole, calls = (
             joined_spans([getattr(job, name) for job in self._jobs] or [Spans(*np.empty((2, 0)))])
@@ -246,7 +250,7 @@ class _ReducedModel:
         )
         return ModelFigures(
             self._key[0],
-            len(layers) + sum(each.all_inferences for each in self._thinned),
+            self._inferences,
             figures_with(known, self._thinned_of(LATENCY[latency.origin])),
             latency.origin,
             *(self._pace_with_thinned() if self._thinned else pace),
@@ -260,13 +264,7 @@ class _ReducedModel:
         )
 
     def _sum_of_layers(self, layers: NDArray[np.float64]) -> DurationFigures:
-        thinned = self._thinned_of(LAYERS)
-        found = figures_with(layers, thinned)
-        if thinned is None:
-            return found
-        # Each thinned sum has the means as they were known then: the sums of the columns are exact.
-        mean = sum(self.columns().values())
-        return found._replace(mean=mean, total=mean * found.number)
+        return self.exact(figures_with(layers, self._thinned_of(LAYERS)), sum(self.columns().values()))
 
     def _pace_with_thinned(self) -> InferencePace:
         """Return the pace from the first to the last inference; the gaps between thinned ones are not known."""
@@ -308,10 +306,16 @@ class _ReducedModel:
         latency = self._latency()
         rest = latency.us - np.concatenate([np.empty(0), *self._layers])
         found = figures_with(rest[~np.isnan(rest)], self._thinned_of(REST[latency.origin]))
-        if not self._thinned or found.number != figures.inferences or figures.parts.rest_us is None:
+        return self.exact(found, figures.parts.rest_us)
+
+    def exact(self, found: DurationFigures, mean: float | None) -> DurationFigures:
+        """Return the figures of a time of all inferences with its mean, which that of thinned sums is close to.
+
+        Each thinned sum has for a missing record the mean of the layer as it was known then.
+        """
+        if not self._thinned or mean is None or found.number != self._inferences:
             return found
-        # As in the sum of layers, the means are exact.
-        return found._replace(mean=figures.parts.rest_us, total=figures.parts.rest_us * found.number)
+        return found._replace(mean=mean, total=mean * found.number)
 
 
 class Row(NamedTuple):
@@ -493,7 +497,8 @@ class SessionFigures:
         for each in models:
             parts, model = each.parts, self._models_by(by)[each.key]
             for key, time in model.times_in_inference(by).items():
-                rows.append(Row(key, figures[key], parts.share(time), bounds.get(key), time))
+                of_row = model.exact(figures[key], time) if by == "segment" else figures[key]
+                rows.append(Row(key, of_row, parts.share(time), bounds.get(key), time))
             if parts.rest_us is not None and by != "aicpu":
                 # The row of what no layer explains has as many parts in its key as the other rows.
                 key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[by]) - 2))

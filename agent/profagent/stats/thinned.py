@@ -151,13 +151,13 @@ def whole_pace(
     """
     if len(thinned) != 1 or len(loads) > 1:
         return None
-    ends = []
-    for place, subject in enumerate((BEGIN, RAN)):
-        found = thinned[0].of(subject)
-        known = np.array([found.least, found.most, *(value for load in loads for value in load[place])])
-        ends.append((np.nanmin(known), np.nanmax(known)))
-    (begin_us, end_us), (first, last) = ends
-    return WholePace(float(last - first), float(end_us - begin_us)) if end_us > begin_us else None
+    begins, ran = (thinned[0].of(subject) for subject in (BEGIN, RAN))
+    ends = np.array([(begins.least, ran.least), (begins.most, ran.most)])
+    for begin_us, ran_before in loads:
+        known = ~np.isnan(begin_us)
+        ends = np.concatenate([ends, np.stack([begin_us[known], ran_before[known]], axis=1)])
+    us, steps = np.ptp(ends, axis=0).tolist()
+    return WholePace(steps, us) if us > 0 else None
 
 
 def figures_with(durations: NDArray[np.float64], thinned: Distribution | None) -> DurationFigures:
