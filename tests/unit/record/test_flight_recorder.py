@@ -169,6 +169,17 @@ def mirrored(root: Path) -> set[str]:
     return {path.name for path in root.rglob("aicore*") if path.suffix != ".done"}
 
 
+def changed(root: Path, board: Board) -> list[str]:
+    """Mirrored files of inferences that are not as the board has them, and files that were left in another folder."""
+    theirs = {path.rpartition("/")[2]: data for each in board.inferences for path, data in each.files}
+    files = [path for path in root.rglob("*") if path.is_file() and path.parent.name in ("data", ".spare")]
+    return [
+        path.name
+        for path in files
+        if path.parent.name == ".spare" or path.read_bytes() != theirs.get(path.name, path.read_bytes())
+    ]
+
+
 def slow_of(board: Board) -> list[Inference]:
     return [each for number, each in enumerate(board.inferences) if number % SLOW_EVERY == SLOW_EVERY - 1]
 
@@ -196,6 +207,7 @@ async def test_slow_inferences_are_kept_whole_and_the_others_as_figures(tmp_path
     windows = {number + near for number in range(SLOW_EVERY - 1, 200, SLOW_EVERY) for near in range(-2, 3)} - {200, 201}
     assert {number for (number,) in kept} == windows | {199}
     assert mirrored(tmp_path / "flight") == {board.inferences[number].path[5:] for number in windows | {199}}
+    assert changed(tmp_path / "flight", board) == []
     assert await rows(tmp_path / "flight", "SELECT count(*), sum(passed_over), sum(sampled) FROM sampling") == [
         (1, 200 - len(kept), 200)
     ]
@@ -250,6 +262,7 @@ async def test_a_kill_at_any_step_leaves_each_inference_once_as_rows_or_in_the_f
     assert [time for time, *_ in listed] == [each.start_us for each in slow_of(board)]
     assert [claimed for _, *claimed, _, _ in listed] == [counted for _, _, _, *counted in listed]
     assert {int(name.rpartition(".")[2]) for name in mirrored(tmp_path)} == kept
+    assert changed(tmp_path, board) == []
     assert await rows(tmp_path, "SELECT * FROM ledger_entry WHERE grade = 'loss'") == []
 
 
