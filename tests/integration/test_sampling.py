@@ -17,7 +17,7 @@ from tests.integration.rows import query, rows_of
 INTERVAL, BUSY = 5, 13
 INFERENCES = 1 + 9 * 5 + 13 + 9 * 5 + 13 + 4
 SAMPLED, DUE = 21, 23
-FIGURES = {"sampled": SAMPLED, "due": DUE, "late": 2, "never_came": 2, "interval": INTERVAL, "why": None}
+FIGURES = {"sampled": SAMPLED, "due": DUE, "late": 2, "never_came": 2, "interval": INTERVAL, "why": None, "thinned": 0}
 NOTES = [
     ("sample-late", "yolov5s.0: the sample at picture 58 came 3 inferences late", 1),
     ("sample-never-came", "yolov5s.0: due at picture 50, never came", 1),

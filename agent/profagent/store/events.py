@@ -237,7 +237,8 @@ class Composer:
         model = model_of(change.name)
         self._calls.setdefault((job, model), ModelCalls()).take(change.records)
         self.records["acl_api"] += len(change.records)
-        if self._with_layers:
+        # None are left where all of them ended before a watch began, or are corrupt.
+        if self._with_layers and len(change.records):
             yield self._event("calls", job, calls=change.records)
         for record in change.records if self._with_records else ():
             begin, end = int(record["begin_us"]), int(record["end_us"])

@@ -233,6 +233,12 @@ def test_an_inference_does_not_wait_for_its_call_and_statistics_hear_of_it() -> 
     assert latencies(job.change_state("finished")) == [("latency", 900.0, "records")]
 
 
+def test_calls_of_which_none_is_left_have_no_event() -> None:
+    job = ArrivingJob(with_layers=True)
+    job.begin()
+    assert [event["event"] for event in job.send(CALLS, bytes(len(CALL)))] == ["ledger"]
+
+
 def test_a_call_that_the_runtime_lost_is_not_waited_for_when_later_ones_are_here() -> None:
     job = ArrivingJob(with_layers=True)
     job.begin()
