@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from profagentd.simulate.run import SimulationOptions
@@ -40,15 +42,25 @@ def _flight(address: str, workspace: Path) -> tuple[str | Path, ...]:
 
 def _killed(arguments: tuple[str | Path, ...], workspace: Path, inferences: int) -> int:
     """Record, and kill the recorder KILLS times while it copies; return how often it was."""
-    kills = 0
-    while kills < KILLS:
+    for kills in range(KILLS):
+        until = (kills + random.random()) * inferences / (KILLS + 1)
         with started("record", *arguments) as host:
-            time.sleep(2 + random.uniform(0.2, 0.6) * inferences / 10_000)
-            if host.process.poll() is not None:
-                break
+            while _seen(workspace) < until:
+                time.sleep(random.uniform(0.1, 0.3))
+                if host.process.poll() is not None:
+                    return kills
             host.process.kill()
-            kills += 1
-    return kills
+    return KILLS
+
+
+def _seen(workspace: Path) -> int:
+    """Return of how many inferences the recorder knows that they are, or were, in the database."""
+    database = workspace / "profagent.db"
+    if not database.is_file():
+        return 0
+    with suppress(sqlite3.OperationalError):
+        return int(query(database, "SELECT count(*) FROM sample")[0][0])
+    return 0
 
 
 def main() -> int:

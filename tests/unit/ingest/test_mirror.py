@@ -118,6 +118,25 @@ def test_a_snapshot_that_is_put_takes_its_place_once_it_is_whole(mirror: JobMirr
     assert files(tmp_path) == {f"job/{path}": b"two"}
 
 
+def test_a_file_that_was_removed_becomes_another_one(tmp_path: Path) -> None:
+    """Its old bytes are in no file, also where a process ended in between."""
+    for number, is_over in enumerate((False, True)):
+        mirror = JobMirror(tmp_path / "job", incoming=tmp_path / "incoming", superseded=tmp_path / "superseded")
+        mirror.put(LOG, 1, b"long" * 10, snapshot=False)
+        mirror.remove(LOG)
+        mirror.remove(LOG)
+        assert files(tmp_path / "job").keys() == {f"data/{each}{kind}" for each in range(number) for kind in "ab"}
+        mirror.put(f"data/{number}a", 1, b"short", snapshot=False)
+        mirror.put(f"data/{number}b", 1, b"new", snapshot=True)
+        mirror.remove(f"data/{number}c")
+        mirror.put(LOG, 1, b"more", snapshot=False)
+        mirror.remove(LOG)
+        if is_over:
+            mirror.close()
+    assert files(tmp_path / "job") == {"data/0a": b"short", "data/0b": b"new", "data/1a": b"short", "data/1b": b"new"}
+    assert files(tmp_path / "incoming") == {}
+
+
 def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_bytes(b"secret")

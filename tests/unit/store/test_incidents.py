@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from profagent.formats.incident_rules import IncidentRule, KeepWhen
 from profagent.ingest.source import schemas
 from profagent.store import counters, marks, thinning
-from profagent.store.incidents import Incidents
+from profagent.store.incidents import Found, Incidents
 
 S = 1_000_000
 ROWS = """
@@ -67,3 +68,15 @@ def test_what_fires_within_a_window_widens_it(connection: sqlite3.Connection) ->
     first = found.all[0]
     assert (first.begin_us, first.end_us, first.rules) == (39_500_000, 41_200_000, ["marked: look", "marked"])
     assert [each.time_us for each in found.all[1:]] == [1 * S, 5 * S]
+
+
+def test_a_window_is_not_widened_when_the_budget_is_spent(connection: sqlite3.Connection) -> None:
+    found = Incidents(connection, 1, replace(choice("loss"), budget_bytes=100))
+    for time_s, size in ((10.0, 50), (10.8, 100), (11.2, 100), (11.5, 100)):
+        found.add(Found(int(time_s * S), "loss"))
+        found.all[0].bytes = size
+    windows = [(each.begin_us / S, each.end_us / S, each.kept) for each in found.all]
+    assert windows == [(9.5, 11.3, 1), (11.0, 12.0, 0)]
+    # The budget is that of a day.
+    found.add(Found(86_400 * S, "loss"))
+    assert [each.kept for each in found.all] == [1, 0, 1]
