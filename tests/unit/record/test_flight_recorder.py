@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 import profagent
 from profagent.advise.advise import Advice, advise
-from profagent.advise.rules import own_rules
+from profagent.advise.rules import Words, own_rules
 from profagent.cli.main import run
 from profagent.diff.diff import Operand, diff, parse_condition
 from profagent.formats.incident_rules import IncidentRule, KeepWhen
@@ -434,16 +435,23 @@ async def test_a_lake_gets_the_histograms_of_all_inferences(thinned_and_whole: t
 
 
 async def test_advice_comes_from_no_kept_inference_alone(thinned_and_whole: tuple[Path, Path]) -> None:
+    # A rule of the user says nowhere that it looks at single inferences.
+    count = (
+        "SELECT model, count(*) AS inferences, NULL AS gain_us FROM inferences WHERE session = :session GROUP BY model"
+    )
+    (sampling,) = (rule for rule in own_rules() if rule.id == "low-sampling")
+    rules = [*own_rules(), msgspec.structs.replace(sampling, id="own", sql=count, en=Words("1", "2", "3"))]
+
     async def advice(root: Path) -> Advice:
-        return await advise(root / "profagent.db", own_rules(), language="en")
+        return await advise(root / "profagent.db", rules, language="en")
 
     thinned, whole = [await advice(each) for each in thinned_and_whole]
     assert [each.rule for each in thinned.findings] == ["execute-waits"]
-    assert [each.rule for each in whole.findings] == ["execute-waits", "cache-misses"]
+    assert [each.rule for each in whole.findings] == ["execute-waits", "cache-misses", "own"]
     assert thinned.findings[0].gain_us == pytest.approx(whole.findings[0].gain_us)
     cannot_tell = {each.rule for each in thinned.undecided if "flight recorder" in each.why}
-    assert cannot_tell >= {"npu-contention", "cache-misses"}
-    assert "uneven-inferences" in thinned.quiet
+    assert cannot_tell >= {"npu-contention", "cache-misses", "own"}
+    assert {"uneven-inferences", "low-sampling"} <= {*thinned.quiet}
 
 
 async def test_objectives_count_all_inferences(thinned_and_whole: tuple[Path, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -204,3 +205,50 @@ def test_inferences_that_a_flight_recorder_thinned_are_judged_by_their_figures()
     # Of two records in each inference nobody knows the sum.
     assert (found := verdict("layer[twice].max < 1ms")).verdict == "unknown"
     assert "of a layer with several records in an inference" in found.why
+
+
+@given(
+    st.lists(st.floats(0.01, 1e6), min_size=10, max_size=40),
+    st.integers(0, 10),
+    st.sampled_from(["p50", "p95", "p99", "mean", "max", "min"]),
+    st.sampled_from(["<", "<=", ">", ">="]),
+    st.integers(0, 39),
+    st.sampled_from([1.0, 0.9, 1.001, 1.003, 1.1]),
+)
+def test_a_verdict_on_a_histogram_is_that_on_its_values_or_unknown(
+    values: list[float], kept: int, stat: str, sign: str, place: int, factor: float
+) -> None:
+    histogram = Distribution()
+    histogram.add(np.array(values[kept:]))
+    objective = Objective.parse(f"latency.{stat} {sign} 1us")._replace(bound=values[place % len(values)] * factor)
+    true, found = (
+        judged(objective, each)
+        for each in (series(*values), series(*values[:kept])._replace(thinned=histogram if values[kept:] else None))
+    )
+    assert found.verdict in (true.verdict, "unknown")
+    assert found.number == true.number
+    assert found.exceeded <= true.exceeded <= found.exceeded + found.unsure
+    assert found.value == pytest.approx(true.value, rel=0.0041)
+    assert true.value is not None
+    if abs(true.value / objective.bound - 1) > 0.0041 and true.verdict != "unknown":
+        assert found.verdict == true.verdict
+
+
+def test_the_guilty_part_of_thinned_frames_is_that_of_those_whose_calls_have_records() -> None:
+    """Of most frames only the call is known: beside these the NPU would explain any excess."""
+    frames = drawn(0, "postprocess", contends=0)
+    slow = {place for place, each in enumerate(frames) if each.us > 5300}
+    kept = {near for place in slow for near in range(place - 2, place + 3)}
+    whole = "call yolo"
+    for place, frame in enumerate(frames):
+        if place not in kept:
+            parts = tuple(part._replace(name=whole) if part.name.endswith("yolo") else part for part in frame.parts)
+            frames[place] = replace(frame, parts=parts, undivided=1)
+    framed = FrameSeries("number", {whole, "NPU yolo", WAIT})
+    framed.add(frames)
+    objective, of_part = Objective.parse("frame.p98 < 5.3ms"), Objective.parse("stage[NPU yolo].p99 < 4ms")
+    (found,) = judgement(objective, framed.of(objective)).cases
+    assert found.guilty is not None
+    assert (found.guilty.part, found.number, found.exceeded) == ("postprocess", FRAMES, len(slow))
+    (undivided,) = judgement(of_part, framed.of(of_part)).cases
+    assert (undivided.verdict, undivided.value) == ("unknown", None)

@@ -11,6 +11,7 @@ import pytest
 from profagent.cli.main import run
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS
+from profagent.formats.durations import Distribution
 from profagent.lake.aggregates import FRAMES, aggregates
 from profagent.stats.document import model_lines, stats_document
 from profagent.stats.figures import JobRecords, LeftOut, left_out, warm_up
@@ -500,3 +501,27 @@ def test_figures_of_frames_outlive_their_marks(builder: DatabaseBuilder, capsys:
     assert run(command) == 0
     after = json.loads(capsys.readouterr().out)
     assert (after["rows"], after["frames"]) == (before["rows"], before["frames"])
+
+
+async def test_thinned_inferences_are_not_dropped_silently_beside_a_job_without_a_clock(
+    builder: DatabaseBuilder,
+) -> None:
+    session = builder.session()
+    _job(builder, session, "JOBA", 20, frequency_mhz=None)
+    model = builder.model(builder.job(session, name="JOBB"), "resnet", layers=("conv0",))
+    for subject in ("whole", "layers", "aicore 0 0", "begin", "ran"):
+        found = Distribution()
+        found.add(np.linspace(100, 200, 30))
+        named = ("number", "total", "squares", "least", "most")
+        figures = dict(zip(named, found.columns, strict=True))
+        key = {"session": session, "model": model, "device_id": 0, "subject": subject, "minute": 0}
+        builder.insert("minute_figure", **key, inferences=30, bins=found.packed(), **figures)
+    database = builder.close()
+    layers, models = await stats(database, by="layer"), await stats(database, by="model")
+    assert (layers.unit, {row.key[0] for row in layers.rows}) == ("ticks", {"yolo"})
+    (thinned,) = (each for each in models.models if each.model == "resnet")
+    assert (thinned.inferences, thinned.latency.number) == (30, 30)
+    assert thinned.latency.mean == pytest.approx(150)
+    assert any("its layers are those of 0 of 30 inferences" in line for line in model_lines(thinned))
+    # By itself the JOB has a clock.
+    assert {row.key[1] for row in (await stats(database, job="JOBB")).rows} == {"conv0", "not in any layer"}

@@ -249,7 +249,11 @@ function showFrames() {
     bar(row.share, PART_COLOURS[row.kind])]));
   const rule = say("Stages and waits sum to the frame, from its first begin to its last end.");
   const joined = JOINED[frames[0].joined_by];
-  byId("framed").append(whole, parts, element("p", { class: "rule", text: joined ? `${say(joined)} ${rule}` : rule }));
+  const undivided = frames.filter((each) => each.undivided && each.undivided < each.frames).map((each) =>
+    say("In {undivided} of {frames} frames a call has no records and counts as a whole: its parts are those of the rest.",
+      { undivided: countText(each.undivided), frames: countText(each.frames) }));
+  const rules = [...(joined ? [say(joined)] : []), rule, ...undivided];
+  byId("framed").append(whole, parts, element("p", { class: "rule", text: rules.join(" ") }));
 }
 
 function tableOrNone(columns, rows, none) {
@@ -282,7 +286,8 @@ function showComparison() {
   const totals = found.models.map((each) => {
     const change = each.latency || each.sum_of_layers;
     return [`${each.model}: ${say(each.latency ? "latency" : "sum of layers")}`, change.base.median, change.new.median,
-      change.difference, change.percent, say(change.significant ? "beyond the noise" : "within noise or floor")];
+      change.difference, change.percent,
+      say(change.significant ? "beyond the noise" : change.p === null ? "cannot tell" : "within noise or floor")];
   });
   const us = (title) => ({ title, number: true });
   const changes = [us("BASE(us)"), us("NEW(us)"), us(`${say("change")}(us)`),
