@@ -112,14 +112,15 @@ def by_sql(question: Question) -> Any:
     return table["figure"][0]
 
 
+async def called(workspace: Path, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The result of a tool."""
+    async with Client(make_server(Tools(workspace, Access()))) as client:
+        return (await client.call_tool(tool, arguments)).structured_content or {}
+
+
 @functools.cache
 def answered(workspace: Path, session: int, by: Any, skip: int | None) -> dict[str, Any]:
-    async def call() -> dict[str, Any]:
-        async with Client(make_server(Tools(workspace, Access()))) as client:
-            words = {"session": str(session), "by": by, "skip": skip, "top": MOST_ANSWER_ROWS}
-            return (await client.call_tool("stats", words)).structured_content or {}
-
-    return asyncio.run(call())
+    return asyncio.run(called(workspace, "stats", session=str(session), by=by, skip=skip, top=MOST_ANSWER_ROWS))
 
 
 def by_mcp(question: Question) -> Any:
@@ -199,3 +200,21 @@ def test_the_whole_answer_is_what_the_command_prints(workspace: Path) -> None:
     for arguments, answer in zip(words, answers, strict=True):
         result = CliRunner().invoke(group, [*arguments, "--workspace", str(workspace), "--json"])
         assert answer.document == json.loads(result.stdout), arguments
+
+
+@pytest.mark.parametrize("by", ["layer", "api", "frame"])
+def test_an_objective_has_one_verdict_whoever_asks(by: Any, workspace: Path, tmp_path: Path) -> None:
+    objectives = ["latency.p50 < 1us", "layer.max < 1s", "frame.mean < 1us", "stage.p50 < 1us", "latency.rate > 1fps"]
+    named = [word for text in objectives for word in ("--slo", text)]
+    for number in numbers_of(workspace):
+        session = session_of(workspace, number)
+        judged = session.stats(by, slo=objectives).document
+        where = [str(number), "--workspace", str(workspace), "--json", *named]
+        shown = CliRunner().invoke(group, ["stats", *where, "--by", by])
+        assert json.loads(shown.stdout) == judged
+        assert [each["objective"] for each in judged["slo"]] == objectives
+        over_mcp = asyncio.run(called(workspace, "stats", session=str(number), by=by, slo=objectives))
+        assert over_mcp["answer"]["slo"] == judged["slo"]
+        reported = CliRunner().invoke(group, ["report", *where, "-o", str(tmp_path / "report.html")])
+        assert json.loads(reported.stdout)["slo"] == judged["slo"]
+        assert session.report(tmp_path / "api.html", slo=objectives).document["slo"] == judged["slo"]

@@ -24,6 +24,7 @@ from profagent.store.database import reading
 from profagent.store.frames import frames_of
 from profagent.store.sessions import require_records
 from profagent.tables.arrow import Field
+from profagent.tables.slo import Objective
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,17 +181,23 @@ class Session:
         return query_table(self.database, query, {"session": self.number, **parameters}, self.provenance, bounds)
 
     @checked
-    def stats(self, by: StatsBy = "layer", *, skip: int | None = None) -> Answer:
+    def stats(self, by: StatsBy = "layer", *, skip: int | None = None, slo: Sequence[str] = ()) -> Answer:
         """Return where the time goes, as `profagent stats --by BY`.
 
         `by` is layer, type, model, device, segment, aicpu, api, step or frame. Of each load the first `skip` inferences
-        are left out; by default those of its warm-up. Raises UsageError if `skip` goes with calls, steps or frames.
+        are left out; by default those of its warm-up. `slo` has objectives such as `frame.p99 < 33ms`: the verdict on
+        each, how often it is missed, and the guilty part are in `document["slo"]`. Raises UsageError if `skip` goes
+        with calls, steps or frames, and for a text that is no objective.
 
         >>> import profagent
         >>> profagent.open("lab").session().stats(by="model").table["model"]
         ['m']
+        >>> answer = profagent.open("lab").session().stats(slo=["latency.p99 < 33ms"])
+        >>> [each["verdict"] for each in answer.document["slo"]]
+        ['holds']
         """
-        work = stats(self.database, session=self.number, job=self.job, by=by, skip=skip)
+        objectives = [Objective.parse(each) for each in slo]
+        work = stats(self.database, session=self.number, job=self.job, by=by, skip=skip, objectives=objectives)
         return stats_answer(wait_for(work), self.provenance, skip)
 
     @checked
@@ -212,11 +219,18 @@ class Session:
         return answer_of(document, table_of(document["findings"], _FINDINGS, self.provenance))
 
     @checked
-    def report(self, path: Path | str, *, against: Session | None = None, language: Language = "en") -> Answer:
+    def report(
+        self,
+        path: Path | str,
+        *,
+        against: Session | None = None,
+        language: Language = "en",
+        slo: Sequence[str] = (),
+    ) -> Answer:
         """Write one HTML file that opens anywhere, offline, and return its document, as `profagent report`.
 
-        `against` is the base of a comparison. The table has the layers of the page. Raises ProfagentError if the file
-        cannot be written.
+        `against` is the base of a comparison; `slo` has objectives, as those of `stats`. The table has the layers of
+        the page. Raises ProfagentError if the file cannot be written.
 
         >>> import profagent
         >>> answer = profagent.open("lab").session().report("report.html")
@@ -224,7 +238,9 @@ class Session:
         ['conv2', 'fc', 'conv1', 'not in any layer']
         """
         base = None if against is None else against.operand()
-        document = wait_for(write_report(self.operand(), Path(path), against=base, language=language))
+        objectives = [Objective.parse(each) for each in slo]
+        work = write_report(self.operand(), Path(path), against=base, language=language, objectives=objectives)
+        document = wait_for(work)
         fields = fields_by("layer", document["stats"]["layer"]["unit"])
         return answer_of(document, table_of(document["ranked"], fields, self.provenance))
 

@@ -20,7 +20,7 @@ from profagent.diff.report import diff_document, junit_cases, junit_xml, report_
 from profagent.diff.runs import exported_files
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.files import write_atomically
-from profagent.stats.slo import judgements
+from profagent.stats.stats import judgements
 from profagent.store.workspace import LAST, Workspace, session_query
 from profagent.tables.ci_formats import of_diff
 from profagent.tables.slo import exit_code_of, unjudged
@@ -129,7 +129,7 @@ async def command(  # noqa: PLR0913 - one parameter an option
             tell(found.comparability.line())
     else:
         click.echo("\n".join(report_lines(found, as_markdown=as_markdown, width=columns)))
-    code = exit_code_of([of_new for _, of_new in found.slo])
+    code = exit_code_of([of_new.verdict for _, of_new in found.slo])
     if code == ProfagentError.exit_code or any(outcome.failing for outcome in found.outcomes):
         return ProfagentError.exit_code
     is_decided = not (code or any(outcome.undecided for outcome in found.outcomes))

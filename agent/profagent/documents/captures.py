@@ -367,10 +367,11 @@ class ShownJobDocument(ProvenanceDocument):
 
 
 class ReportDocument(TypedDict):
-    """Page that was written, and the verdict on it."""
+    """Page that was written, its verdict, and those on the objectives of `--slo`."""
 
     file: str
     verdict: str
+    slo: NotRequired[list[ObjectiveDocument]]
 
 
 class TrendPointDocument(TypedDict):

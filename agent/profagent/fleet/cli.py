@@ -244,7 +244,7 @@ def _judged(asked: Asking, chosen: Selected, objectives: Sequence[Objective]) ->
         rows += [cells_of(*each) for each in found]
         judgements.append(Judgement(objective, [judged for judged, _ in found]))
     asked.show(COLUMNS, rows)
-    return exit_code_of(judgements)
+    return exit_code_of([each.verdict for each in judgements])
 
 
 def question(name: str, title: str, file: str, kind: str | None) -> click.Command:

@@ -58,6 +58,7 @@ SessionWord = Annotated[str, Field(description=f"Session: {SESSION_FORMS}.")]
 Top = Annotated[int, Field(ge=1, le=limits.MOST_ANSWER_ROWS, description="Rows of the answer, at most.")]
 Skip = Annotated[int | None, Field(ge=0, description="Leave out the first N of each load; else its warm-up.")]
 Allow = Annotated[tuple[str, ...], Field(description="Rules of comparability to override, if the user says so.")]
+Slo = Annotated[tuple[str, ...], Field(description="Objectives to judge, such as 'frame.p99 < 33ms'.")]
 BoardName = Annotated[str, Field(description="Name of a board, as `profagent boards` lists it.")]
 Seconds = Annotated[float, Field(gt=0, le=limits.LONGEST_ASKED_CAPTURE_S, description="Length of the capture in s.")]
 Query = Annotated[str, Field(description="One SELECT; :session is the number of `session`.")]
@@ -82,15 +83,22 @@ class Tools:
         return result_of({"rows": newest}, about, answers.cut_line(len(table), top, "sessions"))
 
     def stats(
-        self, session: SessionWord = LAST, by: StatsBy = "layer", skip: Skip = None, top: Top = limits.SHOWN_ANSWER_ROWS
+        self,
+        session: SessionWord = LAST,
+        by: StatsBy = "layer",
+        skip: Skip = None,
+        slo: Slo = (),
+        top: Top = limits.SHOWN_ANSWER_ROWS,
     ) -> CallToolResult:
         """Tell where the time goes, by layer, type, model, device, segment, aicpu, api (calls), step or frame.
 
         Rows are in falling order of their time; those by frame are the stages and waits of a program's frames.
 
         By model the rows are latencies, by layer the time of each in an inference; `units` has the unit of each column.
+
+        With `slo` the answer has the verdict on each objective: how often it is missed, and which part is guilty.
         """
-        answer = self._session(session).stats(by, skip=skip)
+        answer = self._session(session).stats(by, skip=skip, slo=slo)
         document = answer.document
         del document["jobs"]
         document["rows"] = document["rows"][:top]
@@ -147,16 +155,20 @@ class Tools:
         return table_result(table, top, caveats=answers.sessions_lines(sessions))
 
     def report(
-        self, session: SessionWord = LAST, against: SessionWord | None = None, language: Language = "en"
+        self,
+        session: SessionWord = LAST,
+        against: SessionWord | None = None,
+        language: Language = "en",
+        slo: Slo = (),
     ) -> CallToolResult:
         """Write one HTML file for people, with verdict, timeline and layers; the answer has its path and verdict.
 
-        `against` is the base of a comparison.
+        `against` is the base of a comparison; `slo` adds a section with the verdict on each objective.
         """
         asked, base = self._session(session), None if against is None else self._session(against)
         folder = self.reports or Path(tempfile.mkdtemp(prefix="profagent-report-"))
         name = f"session-{asked.number}" + (f"-against-{base.number}" if base else "")
-        answer = asked.report(folder / f"{name}.html", against=base, language=language)
+        answer = asked.report(folder / f"{name}.html", against=base, language=language, slo=slo)
         compared = answer.document["comparison"]
         about = answer.provenance if base is None else Provenance.joined([base.provenance, asked.provenance])
         written = {"file": str((folder / f"{name}.html").resolve()), "verdict": answer.verdict}

@@ -22,7 +22,7 @@ from profagent.nightly.night import BoardOutcome, Compared, NightVerdict, Slower
 from profagent.nightly.page import report_name
 from profagent.sessions.clearing import COLLECTED
 from profagent.stats.figures import figures_of
-from profagent.stats.slo import judgements
+from profagent.stats.stats import judgements
 from profagent.stats.thinned import is_thinned
 from profagent.stats.trend import history, newest_run, summed
 from profagent.store.database import reading
@@ -320,9 +320,13 @@ class NightRun:
         call = ["report", str(session), "--workspace", str(self.workspace.root), "--json"]
         bases = [str(each.session) for each in outcome.compared if each.session is not None and not each.is_thinned]
         call += ["--against", bases[0]] if bases else []
-        call += ["-o", str(self.workspace.root / "nightly" / report_name(self.run, outcome))]
-        ended = await run_command(call, EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}"))
-        if ended.code:
+        call += [word for objective in self.settings.slo for word in ("--slo", objective)]
+        file = self.workspace.root / "nightly" / report_name(self.run, outcome)
+        ended = await run_command(
+            [*call, "-o", str(file)], EXPORT_S, stop, lambda line: self.tell(f"{outcome.board}: {line}")
+        )
+        # The code of a report that was written is that of its objectives.
+        if not file.exists():
             outcome.problems.append(f"report failed: {ended.why}")
 
 

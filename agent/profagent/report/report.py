@@ -34,7 +34,9 @@ from profagent.report.texts import Texts, translated
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
+from profagent.stats.frames import read_frames
 from profagent.stats.session_figures import SessionFigures
+from profagent.stats.slo import Judge, of_cleared
 from profagent.stats.stats import BYS, answered, gathered, stats_of_cleared
 from profagent.stats.trend import history
 from profagent.store.coverage import coverage_of, why_incomplete
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from profagent.stats.stats import Stats
     from profagent.store.database import Running
     from profagent.store.queries import SessionRow
+    from profagent.tables.slo import Judgement, Objective
 
 BINS = 40
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -88,6 +91,7 @@ async def write_report(
     allowed: Collection[str] = (),
     rules: list[Rule] | None = None,
     language: Language = "en",
+    objectives: Sequence[Objective] = (),
 ) -> dict[str, Any]:
     """Write the report of a session or a JOB, and return its document.
 
@@ -95,7 +99,7 @@ async def write_report(
     """
     assert operand.database is not None, "a report is of records, not of tables"
     chosen = all_rules(operand.database, operand.session) if rules is None else rules
-    shown = await gather(operand, chosen, language, against, allowed)
+    shown = await gather(operand, chosen, language, against, allowed, objectives)
     write_atomically(file, [page(shown).encode()])
     return shown
 
@@ -106,10 +110,12 @@ async def gather(
     language: Language,
     against: Operand | None = None,
     allowed: Collection[str] = (),
+    objectives: Sequence[Objective] = (),
 ) -> dict[str, Any]:
     """Return the document of a session, or of one of its JOBs; `against` is the base of a comparison.
 
-    Rules of comparability whose codes are `allowed` block nothing. Raises UsageError, StoreError.
+    Rules of comparability whose codes are `allowed` block nothing; `objectives` are judged on the records that the
+    figures are of. Raises UsageError, StoreError.
     """
     database = operand.database
     assert database is not None, "a report is of records, not of tables"
@@ -121,10 +127,11 @@ async def gather(
         incidents = await _incidents(readers[0], session.session)
         if await is_cleared(readers[0], session.session):
             read = _Read(
-                {by: await stats_of_cleared(readers[0], session, by, job=operand.job, skip=None) for by in BYS}
+                {by: await stats_of_cleared(readers[0], session, by, job=operand.job, skip=None) for by in BYS},
+                judgements=of_cleared(objectives),
             )
         else:
-            read = await _read(readers, session, scopes, rules, language)
+            read = await _read(readers, session, scopes, rules, language, Judge(objectives, scopes))
     # A JOB alone has no nights before it.
     trends = [] if operand.job else await history(database, session.session, most_inferences=MOST_HISTORY_INFERENCES)
     shown = {
@@ -132,6 +139,8 @@ async def gather(
         "session": about,
         "simulated": session.simulated,
         "language": language,
+        "slo": [each.document() for each in read.judgements],
+        "slo_lines": [each.lines() for each in read.judgements],
         "incidents": incidents,
         **_shown(read, language, compared),
         "history": [
@@ -146,27 +155,35 @@ class _Read(NamedTuple):
     """The figures of a session by each of BYS; the rest needs records, and is None if these were deleted."""
 
     answers: Mapping[StatsBy, Stats]
+    judgements: Sequence[Judgement]
     timeline: Timeline | None = None
     figures: SessionFigures | None = None
     advice: Advice | None = None
 
 
 async def _read(
-    readers: Sequence[Running], session: SessionRow, scopes: Sequence[Scope], rules: Sequence[Rule], language: Language
+    readers: Sequence[Running],
+    session: SessionRow,
+    scopes: Sequence[Scope],
+    rules: Sequence[Rule],
+    language: Language,
+    judge: Judge,
 ) -> _Read:
     connection, timeline = readers[0], Timeline()
     provenance = [await provenance_of(connection, scope) for scope in scopes]
-    figures = await gathered(readers, scopes, BYS, seen=partial(timeline.add, connection, is_named=len(scopes) > 1))
+    seen = partial(timeline.add, connection, is_named=len(scopes) > 1)
+    figures = await gathered(readers, scopes, BYS, seen=seen, judge=judge)
     await timeline.read(connection, session.session)
-    answers = {by: await answered(connection, session, scopes, provenance, figures, by) for by in BYS}
+    frames = await read_frames(connection, session.session)
+    answers = {by: await answered(connection, session, scopes, provenance, figures, by, frames) for by in BYS}
     is_timed = len(timed(scopes)) == len(scopes)
     means = figures if is_timed else await gathered(readers, timed(scopes), ("model",))
     advice = await advised(connection, session, means, provenance, rules, language)
-    return _Read(answers, timeline, figures, advice)
+    return _Read(answers, judge.judgements(frames), timeline, figures, advice)
 
 
 def _shown(read: _Read, language: Language, compared: Diff | None) -> dict[str, Any]:
-    answers, timeline, figures, advice = read
+    answers, _, timeline, figures, advice = read
     documents: dict[str, dict[str, Any]] = {
         by: {**stats_document(answer, answer.rows, None)} for by, answer in answers.items()
     }

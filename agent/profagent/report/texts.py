@@ -128,6 +128,7 @@ def translated(shown: dict[str, Any], texts: Texts) -> dict[str, Any]:
             "nothing": texts.line(timeline["nothing"]),
         },
         "comparison": compared and _compared(compared, texts),
+        "slo_lines": [*map(lines, shown["slo_lines"])],
         "caveats": lines(shown["caveats"]),
         "history": [
             {**each, "title": texts.line(each["title"]), "lines": lines(each["lines"])} for each in shown["history"]

@@ -22,7 +22,6 @@ from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines,
 from profagent.stats.figures import UNITS
 from profagent.stats.frames import frame_lines
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES
-from profagent.stats.slo import judgements
 from profagent.stats.stats import BYS, stats
 from profagent.stats.trend import MINUTE, trend
 from profagent.store.workspace import Workspace
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from profagent.store.sessions import Condition
     from profagent.store.target import Target
     from profagent.tables.ci_formats import CiFormat
-    from profagent.tables.slo import Judgement, Objective
+    from profagent.tables.slo import Objective
     from profagent.tables.table import Tone
 
 # The condition under which a program records any of it.
@@ -128,46 +127,46 @@ async def command(  # noqa: PLR0913 - one parameter an option
     """
     if sum([as_json, as_csv, ci_format is not None]) > 1:
         raise UsageError("--json, --csv and --format cannot be given together", hint="give only one of them")
-    answer = await stats(target.database, session=target.session, job=target.job, by=by, skip=skip)
-    found = await judgements(target.database, objectives, session=target.session, job=target.job, skip=skip)
+    answer = await stats(
+        target.database, session=target.session, job=target.job, by=by, skip=skip, objectives=objectives
+    )
     rows = _sorted(answer, sort)[:top]
     await tell_incomplete(target.database, [target.session])
     if as_json or ci_format is not None:
         document = stats_document(answer, rows, skip)
-        if found:
-            document["slo"] = [each.document() for each in found]
         if ci_format is None:
             print_document("stats", document)
         else:
             print_measured(ci_format, of_stats(document))
-        return await _exit_code(target, answer, found)
+        return await _exit_code(target, answer)
     titles = [_column(name, answer.unit if unit == ANSWERS else unit) for name, unit in columns_of(by).items()]
     cells = [cells_of(answer, row, likely_counters(answer.provenance)) for row in rows]
     if as_csv:
         for piece in sheet_pieces(titles, cells, "csv"):
             click.echo(piece, nl=False)
-        _show_verdicts(found, err=True)
     else:
         click.echo(printable(_heading(answer)))
-        _show_verdicts(found)
+    for each in answer.judgements:
+        show_verdict(each.verdict, each.lines(), err=as_csv)
+    if not as_csv:
         for line in fitted_lines(titles, cells, columns, less=LESS_OF_MODELS if by in OF_WHOLE_INFERENCES else LESS):
             click.echo(line)
         click.echo()
     for line in _remarks(answer, rows, skip):
         click.echo(toned(printable(line)), err=as_csv)
-    return await _exit_code(target, answer, found)
+    return await _exit_code(target, answer)
 
 
-async def _exit_code(target: Target, answer: Stats, found: Sequence[Judgement]) -> int:
+async def _exit_code(target: Target, answer: Stats) -> int:
     if not _has_what_is_asked(answer):
         return await tell_unrecorded(target.database, target.session, target.job)
-    return exit_code_of(found)
+    return exit_code_of([each.verdict for each in answer.judgements])
 
 
-def _show_verdicts(found: Sequence[Judgement], *, err: bool = False) -> None:
-    for each in found:
-        for line in each.lines():
-            click.echo(toned(printable(line), "loss") if each.verdict == "exceeded" else printable(line), err=err)
+def show_verdict(verdict: str, lines: Iterable[str], *, err: bool = False) -> None:
+    """Print the lines of a verdict on an objective."""
+    for line in lines:
+        click.echo(toned(printable(line), "loss") if verdict == "exceeded" else printable(line), err=err)
 
 
 def _has_what_is_asked(answer: Stats) -> bool:

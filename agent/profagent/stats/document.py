@@ -94,6 +94,8 @@ def stats_document(answer: Stats, rows: Sequence[Row], skip: int | None) -> Stat
     }
     if answer.by == "frame":
         document["frames"] = [cast("FrameDocument", each.document()) for each in answer.frames]
+    if answer.judgements:
+        document["slo"] = [each.document() for each in answer.judgements]
     return document
 
 

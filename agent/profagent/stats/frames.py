@@ -9,8 +9,9 @@ import numpy as np
 from profagent.formats.inference_times import share_within
 from profagent.stats.figures import DurationFigures, figures_of
 from profagent.stats.session_figures import Row
-from profagent.store.frame_times import FrameTimes
+from profagent.stats.thinned import is_thinned
 from profagent.store.frames import frames_of
+from profagent.tables.frame_series import FrameSeries
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.store.database import Running
+    from profagent.store.frame_times import FrameTimes
     from profagent.store.frames import JoinedBy
 
 STAGE, WAIT = "stage", "wait"
@@ -53,13 +55,13 @@ class FrameFigures(NamedTuple):
         return cls(**{"undivided": 0, **found, **times})
 
 
-async def frame_times(connection: Running, session: int) -> tuple[FrameTimes, JoinedBy]:
-    """Return the times of a session's frames, and how the frames were joined."""
+async def read_frames(connection: Running, session: int) -> FrameSeries:
+    """Return the frames of a session."""
     found = await frames_of(connection, session)
-    times = FrameTimes()
+    frames = FrameSeries(found.joined_by, found.work.part_names() if await is_thinned(connection, session) else ())
     async for page in found.pages():
-        times.add(page)
-    return times, found.joined_by
+        frames.add(page)
+    return frames
 
 
 def frame_rows(times: FrameTimes) -> list[Row]:
@@ -73,8 +75,9 @@ def frame_rows(times: FrameTimes) -> list[Row]:
     return sorted(rows, key=lambda row: (-(row.figures.total or 0.0), row.key))
 
 
-def frame_figures(times: FrameTimes, joined_by: JoinedBy) -> list[FrameFigures]:
+def frame_figures(frames: FrameSeries) -> list[FrameFigures]:
     """Return the figures of the frames of each process, the one with the most frames first."""
+    times = frames.times
     us, age_us, process, missing, lost = times.us, times.age_us, times.process, times.missing, times.lost
     found = []
     for number in np.unique(process).tolist():
@@ -83,7 +86,7 @@ def frame_figures(times: FrameTimes, joined_by: JoinedBy) -> list[FrameFigures]:
         rate = times.per_second(number)
         # Numbers may be as large as an integer of the database: their sums may be larger.
         sums = sum(missing[ours].tolist()), sum(lost[ours].tolist()), int((times.undivided[ours] > 0).sum())
-        found.append(FrameFigures(number, joined_by, int(ours.sum()), latency, age, rate, *sums))
+        found.append(FrameFigures(number, frames.joined_by, int(ours.sum()), latency, age, rate, *sums))
     return sorted(found, key=lambda each: -each.frames)
 
 

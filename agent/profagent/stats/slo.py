@@ -1,37 +1,29 @@
-"""Verdicts on objectives for a stored session, or one of its JOBs."""
+"""Verdicts on objectives for the records and frames of a stored session, or of one of its JOBs."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from profagent.formats.durations import RESOLUTION, Distribution
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans, joined_spans
-from profagent.limits import READERS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
-from profagent.stats.records import read_jobs
 from profagent.stats.session_figures import split
-from profagent.stats.thinned import LATENCY, is_thinned, latency_with, merged, thinned_of, whole_pace
-from profagent.store.database import readings
-from profagent.store.frames import frames_of
-from profagent.store.queries import Scope, find_session, jobs_of
-from profagent.store.sessions import is_cleared
-from profagent.tables.frame_series import FrameSeries
+from profagent.stats.thinned import LATENCY, latency_with, merged, whole_pace
 from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judgement, unjudged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.formats.inference_times import Latency
     from profagent.stats.figures import JobRecords, ModelTimes
     from profagent.stats.thinned import ThinnedFigures
+    from profagent.store.queries import Scope
+    from profagent.tables.frame_series import FrameSeries
     from profagent.tables.slo import Judgement, Objective
 
     Floats = NDArray[np.float64]
@@ -186,41 +178,34 @@ def _steps(jobs: Sequence[_JobTimes], latency: Latency) -> tuple[Floats, Floats]
     return step_us[is_forward], steps[is_forward]
 
 
-async def judgements(
-    database: Path,
-    objectives: Sequence[Objective],
-    *,
-    session: int | None = None,
-    job: str | None = None,
-    skip: int | None = None,
-) -> list[Judgement]:
-    """Return the verdict on each objective for a session (None: the newest), or one of its JOBs.
+class Judge:
+    """Judge of objectives on a session: the records of each JOB are added while `stats` reads them."""
 
-    `skip` is as in `stats`. Raises UsageError if there is no such session or JOB, and StoreError.
-    """
-    if not objectives:
-        return []
-    async with readings(database, READERS) as readers:
-        found = await find_session(readers[0], session)
-        if await is_cleared(readers[0], found.session):
-            return [unjudged(each, _CLEARED) for each in objectives]
-        scopes = [Scope(found, row) for row in await jobs_of(readers[0], found.session, job)]
-        in_us = all(scope.job.frequency_mhz for scope in scopes)
-        models = ModelSeries(in_us=in_us)
-        if any(each.subject not in FRAMED for each in objectives):
-            thinned = [each for scope in scopes for each in await thinned_of(readers[0], scope)]
-            for each in thinned:
-                models.add_thinned(each)
-            async with aclosing(read_jobs(readers, scopes, in_us=in_us)) as jobs:
-                async for _, records in jobs:
-                    # What was thinned includes the warm-up.
-                    await asyncio.to_thread(models.add, records, 0 if thinned else skip)
-        series: list[Callable[[Objective], Iterator[JudgedSeries]]] = [models.of]
-        if any(each.subject in FRAMED for each in objectives):
-            joined = await frames_of(readers[0], found.session)
-            has_thinned = await is_thinned(readers[0], found.session)
-            frames = FrameSeries(joined.joined_by, joined.work.part_names() if has_thinned else ())
-            async for page in joined.pages():
-                frames.add(page)
-            series.append(frames.of)
-        return [judgement(each, series[each.subject in FRAMED](each)) for each in objectives]
+    def __init__(self, objectives: Sequence[Objective], scopes: Sequence[Scope] = ()) -> None:
+        self._objectives = objectives
+        self._models = ModelSeries(in_us=all(scope.job.frequency_mhz for scope in scopes))
+        self.asks_records = any(each.subject not in FRAMED for each in objectives)
+        self.asks_frames = any(each.subject in FRAMED for each in objectives)
+
+    def add_thinned(self, thinned: ThinnedFigures) -> None:
+        """Add inferences that a flight recorder has thinned."""
+        self._models.add_thinned(thinned)
+
+    def add(self, job: JobRecords, skip: int | None) -> None:
+        """Add the records of a JOB."""
+        self._models.add(job, skip)
+
+    def judgements(self, frames: FrameSeries | None) -> list[Judgement]:
+        """Return the verdict on each objective; `frames` are the session's, if `asks_frames`."""
+        return [judgement(each, self._series(each, frames)) for each in self._objectives]
+
+    def _series(self, objective: Objective, frames: FrameSeries | None) -> Iterator[JudgedSeries]:
+        if objective.subject not in FRAMED:
+            return self._models.of(objective)
+        assert frames is not None, "objectives on frames are judged by frames"
+        return frames.of(objective)
+
+
+def of_cleared(objectives: Sequence[Objective]) -> list[Judgement]:
+    """Return the verdicts for a session whose records were deleted."""
+    return [unjudged(each, _CLEARED) for each in objectives]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -16,9 +16,10 @@ from profagent.formats.inference_times import LatencyFrom, share_within
 from profagent.ingest.marks import TIMED_RANGES
 from profagent.limits import READERS
 from profagent.stats.figures import DurationFigures, LeftOut, figures_of
-from profagent.stats.frames import FrameFigures, frame_figures, frame_rows, frame_times
+from profagent.stats.frames import FrameFigures, frame_figures, frame_rows, read_frames
 from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
+from profagent.stats.slo import Judge, of_cleared
 from profagent.stats.thinned import refuse_skip, thinned_of
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from profagent.stats.session_figures import Key, StatsBy, Unit
     from profagent.store.database import Running
     from profagent.store.queries import SessionRow
+    from profagent.tables.frame_series import FrameSeries
+    from profagent.tables.slo import Judgement, Objective
 
 
 def call_rows(calls: Iterable[ApiCalls]) -> list[Row]:
@@ -130,7 +133,7 @@ class Stats:
     """The answer to one question: rows in `unit`, largest first, what was left out, and the provenance of each JOB.
 
     `models` has the figures that shares refer to; it is empty where rows are not of inferences. `frames` has those of
-    whole frames, where rows are of their parts.
+    whole frames, where rows are of their parts. `judgements` are the verdicts on the objectives that were given.
     """
 
     by: StatsBy
@@ -141,6 +144,7 @@ class Stats:
     is_simulated: bool
     models: list[ModelFigures] = field(default_factory=list)
     frames: list[FrameFigures] = field(default_factory=list)
+    judgements: list[Judgement] = field(default_factory=list)
 
     def abouts(self) -> list[str | None]:
         """Return the further values of each row as JSON, for rows that are stored.
@@ -168,10 +172,11 @@ async def stats(
     job: str | None = None,
     by: StatsBy = "layer",
     skip: int | None = None,
+    objectives: Sequence[Objective] = (),
 ) -> Stats:
     """Return the figures of a session (None: the newest), or of one of its JOBs, grouped by `by`.
 
-    `skip` inferences of each load are left out; with None its warm-up.
+    `skip` inferences of each load are left out; with None its warm-up. Objectives are judged on the same records.
 
     Raises UsageError if there is no such session or JOB, or if `skip` goes with API calls, and StoreError.
     """
@@ -181,11 +186,39 @@ async def stats(
         connection = readers[0]
         found = await find_session(connection, session)
         if await is_cleared(connection, found.session):
-            return await stats_of_cleared(connection, found, by, job=job, skip=skip)
+            cleared = await stats_of_cleared(connection, found, by, job=job, skip=skip)
+            return replace(cleared, judgements=of_cleared(objectives))
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
-        figures = await gathered(readers, scopes, (by,), skip)
-        return await answered(connection, found, scopes, provenance, figures, by)
+        judge = Judge(objectives, scopes)
+        figures = await gathered(readers, scopes, (by,), skip, judge=judge)
+        frames = await read_frames(connection, found.session) if by == "frame" or judge.asks_frames else None
+        answer = await answered(connection, found, scopes, provenance, figures, by, frames)
+        return replace(answer, judgements=judge.judgements(frames))
+
+
+async def judgements(
+    database: Path,
+    objectives: Sequence[Objective],
+    *,
+    session: int | None = None,
+    job: str | None = None,
+    skip: int | None = None,
+) -> list[Judgement]:
+    """Return the verdicts on objectives alone, for a session (None: the newest), or one of its JOBs.
+
+    `skip` is as in `stats`. Raises UsageError if there is no such session or JOB, and StoreError.
+    """
+    if not objectives:
+        return []
+    async with readings(database, READERS) as readers:
+        found = await find_session(readers[0], session)
+        if await is_cleared(readers[0], found.session):
+            return of_cleared(objectives)
+        scopes = [Scope(found, row) for row in await jobs_of(readers[0], found.session, job)]
+        judge = Judge(objectives, scopes)
+        await gathered(readers, scopes, (), skip, judge=judge)
+        return judge.judgements(await read_frames(readers[0], found.session) if judge.asks_frames else None)
 
 
 async def gathered(
@@ -194,9 +227,14 @@ async def gathered(
     bys: Iterable[StatsBy],
     skip: int | None = None,
     seen: Callable[[Scope, JobRecords], Awaitable[None]] | None = None,
+    judge: Judge | None = None,
 ) -> SessionFigures:
-    """Read the records of JOBs once for answers by all of `bys`; `seen` is awaited with each JOB before it is freed."""
+    """Read the records of JOBs once for answers by all of `bys`, and for a judge.
+
+    `seen` is awaited with each JOB before it is freed.
+    """
     bys = frozenset(bys)
+    judge = judge or Judge(())
     thinned = [each for scope in scopes for each in await thinned_of(readers[0], scope)]
     refuse_skip(skip, thinned)
     # What a flight recorder has thinned includes the warm-up, so that nothing is left out of the rest either.
@@ -204,10 +242,15 @@ async def gathered(
     figures = SessionFigures(bys, skip, in_us=all(scope.job.frequency_mhz for scope in scopes))
     for each in thinned:
         figures.add_thinned(each)
-    asked = [] if bys.issubset(NOT_OF_INFERENCES) else scopes
+        judge.add_thinned(each)
+    is_asked = not bys.issubset(NOT_OF_INFERENCES)
+    asked = scopes if is_asked or judge.asks_records else []
     async with aclosing(read_jobs(readers, asked, in_us=figures.in_us)) as jobs:
         async for scope, job in jobs:
-            await asyncio.to_thread(figures.add, job)
+            if is_asked:
+                await asyncio.to_thread(figures.add, job)
+            if judge.asks_records:
+                await asyncio.to_thread(judge.add, job, skip)
             if seen is not None:
                 await seen(scope, job)
     return figures
@@ -220,14 +263,15 @@ async def answered(
     provenance: list[dict[str, Any]],
     figures: SessionFigures,
     by: StatsBy,
+    frames: FrameSeries | None = None,
 ) -> Stats:
-    """Return the figures grouped by `by`; figures that do not come from inferences are read here.
+    """Return the figures grouped by `by`; those that come neither from inferences nor from `frames` are read here.
 
     API calls and steps that another tool's results contain are added to those that were recorded.
     """
     if by == "frame":
-        times, joined_by = await frame_times(connection, session.session)
-        found, rows = frame_figures(times, joined_by), frame_rows(times)
+        assert frames is not None, "figures by frame are of frames"
+        found, rows = frame_figures(frames), frame_rows(frames.times)
         return Stats(by, "us", rows, [], provenance, session.simulated, frames=found)
     if by == "step":
         rows = await _step_rows(connection, session.session)

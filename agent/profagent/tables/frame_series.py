@@ -24,7 +24,7 @@ _UNDIVIDED = "a flight recorder thinned inferences, and without their records ca
 
 
 class FrameSeries:
-    """JudgedSeries of frames, which are added in pages."""
+    """Frames, which are added in pages: their `times`, how they were `joined_by`, and JudgedSeries of them."""
 
     def __init__(self, joined_by: JoinedBy = "number", of_calls: Collection[str] = ()) -> None:
         """Set how frames are joined.
@@ -32,29 +32,31 @@ class FrameSeries:
         `of_calls` are the names of parts that are known of some frames only, after a flight recorder: they are judged
         by no objective, and the guilty part is that of the frames whose calls are divided.
         """
-        self._joined_by, self._of_calls = joined_by, of_calls
-        self._times = FrameTimes()
+        self.joined_by, self._of_calls = joined_by, of_calls
+        self.times = FrameTimes()
         # Ends of the frames in ns. Threads whose frames are joined by order run side by side: they have one rate.
         self._ends: dict[tuple[int, int], array[int]] = defaultdict(lambda: array("q"))
 
     def add(self, frames: Iterable[Frame]) -> None:
         """Add frames."""
-        known = [frame for frame in frames if frame.parts]
-        self._times.add(known)
-        for frame in known:
-            self._ends[frame.process, frame.stream if self._joined_by == "number" else 0].append(frame.end_ns)
+        found = [*frames]
+        self.times.add(found)
+        for frame in found:
+            if frame.parts:
+                self._ends[frame.process, frame.stream if self.joined_by == "number" else 0].append(frame.end_ns)
 
     def of(self, objective: Objective) -> Iterator[JudgedSeries]:
         """Yield the series of frames, or of their stages, that an objective is about, each with its parts."""
-        of_process, matrix, us = self._times.process, self._times.matrix(), self._times.us
-        parts = self._times.part_names()
+        is_known = ~np.isnan(self.times.us)
+        of_process, matrix, us = (each[is_known] for each in (self.times.process, self.times.matrix(), self.times.us))
+        parts = self.times.part_names()
         names = [part.name for part in parts]
-        why = "" if self._joined_by == "number" else f"frames are joined by the order of {self._joined_by}"
+        why = "" if self.joined_by == "number" else f"frames are joined by the order of {self.joined_by}"
         processes = np.unique(of_process).tolist()
         for process in processes:
             ours, about = of_process == process, f"process {process}" if len(processes) > 1 else ""
             if objective.subject == "frame":
-                whole = ours & ((self._times.undivided == 0) | (not self._of_calls))
+                whole = ours & ((self.times.undivided == 0) | (not self._of_calls))
                 of_frames = np.concatenate([us[whole], us[ours & ~whole]])
                 yield JudgedSeries(about, of_frames, *self._steps(process), names, matrix[whole], why)
                 continue

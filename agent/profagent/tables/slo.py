@@ -16,7 +16,7 @@ from profagent.limits import FEWEST_JUDGED, SHOWN_CASES
 from profagent.tables.table import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -383,9 +383,8 @@ def unjudged(objective: Objective, why: str) -> Judgement:
     return Judgement(objective, [Judged(objective, "", "unknown", None, 0, 0, why=why)])
 
 
-def exit_code_of(judgements: Sequence[Judgement]) -> int:
+def exit_code_of(verdicts: Collection[str]) -> int:
     """Return the exit code of a command that judges: 1 if an objective is exceeded, 4 if a verdict is unknown."""
-    verdicts = {each.verdict for each in judgements}
     if "exceeded" in verdicts:
         return ProfagentError.exit_code
     return IncompleteError.exit_code if "unknown" in verdicts else 0

@@ -101,9 +101,10 @@ async def test_a_layer_that_is_slower_is_named(workspace: Workspace) -> None:
 
 
 async def test_a_nights_session_is_judged_by_the_objectives(workspace: Workspace) -> None:
-    settings = Nightly([BOARD], slo=["layer[conv].max < 105us"], reports=[])
+    settings = Nightly([BOARD], slo=["layer[conv].max < 105us"], reports=["report"])
     outcome = BoardOutcome(BOARD.name, 3)
     night = NightRun(settings, workspace.root, workspace, "now", past(), lambda _: None)
+    (workspace.root / "nightly").mkdir()
     await night._evaluate(BOARD, outcome, asyncio.Event())
     assert outcome.verdict is NightVerdict.EXCEEDED
     said = "layer[conv].max < 105us: conv of net: max is 110.000 us; 6 of 6 inferences (100.00 %) miss it"
@@ -111,6 +112,10 @@ async def test_a_nights_session_is_judged_by_the_objectives(workspace: Workspace
     assert headline.startswith(f"EXCEEDED: {BOARD.name}: {said}; layer[conv].max < 105us: conv of more: ")
     assert str(dict(junit_cases(Night("now", [outcome])))[BOARD.name]).startswith(f"EXCEEDED {said}")
     assert [each["verdict"] for each in outcome.document()["slo"]] == ["exceeded"]
+    # The exit code of the report is that of the objective, not of a failure.
+    (page,) = (workspace.root / "nightly").glob("*.html")
+    assert outcome.problems == []
+    assert "miss it" in page.read_text("utf-8")
 
 
 async def test_too_few_inferences_tell_nothing(workspace: Workspace) -> None:

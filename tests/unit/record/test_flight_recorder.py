@@ -27,8 +27,7 @@ from profagent.link.messages import Acknowledgement, FollowedLog, Holding, JobSt
 from profagent.record.options import RecordingOptions
 from profagent.record.recording import Recording, Step
 from profagent.report.report import gather
-from profagent.stats.slo import judgements
-from profagent.stats.stats import stats
+from profagent.stats.stats import judgements, stats
 from profagent.store.store import Store
 from profagent.store.workspace import Workspace
 from profagent.tables.slo import Judged, Objective

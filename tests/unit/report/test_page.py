@@ -318,6 +318,24 @@ def test_a_chinese_page_says_so_and_has_the_same_figures(runs: Path) -> None:
     assert re.search(r"与 会话 2 相比：yolo 时延 -9\.1 %.*，变快", shown["zh"]["verdict"])
 
 
+def test_objectives_have_a_section_with_their_verdicts(runs: Path) -> None:
+    where: list[str | Path] = ["--workspace", runs, "-o", runs / "report.html"]
+    slo = ["--slo", "latency.max < 1us", "--slo", "frame.p99 < 33ms", "--slo", "latency.max < 1s"]
+    assert profagent("report", "1", *where, *slo[4:]).code == 0
+    assert profagent("report", "1", *where, *slo[2:]).code == 4
+    ended = profagent("report", "1", *where, *slo, "--lang", "zh")
+    shown = data_of((runs / "report.html").read_text("utf-8"))
+    assert (ended.code, [each["verdict"] for each in shown["slo"]]) == (1, ["exceeded", "unknown", "holds"])
+    (exceeded,), (unknown,), (holds,) = shown["slo_lines"]
+    missed = re.escape("次（100.00 %）未达到; ")
+    assert re.match(rf"超出 latency.max < 1us：yolo: max 为 [\d.]+ us; (\d+) 次推理中有 \1 {missed}", exceeded)
+    assert unknown == "未知 frame.p99 < 33ms：没有采集到任何相关数据"
+    assert holds.startswith("满足 latency.max < 1s：yolo: max 为 ")
+    assert ended.out.splitlines()[1:4] == [exceeded, unknown, holds]
+    assert profagent("report", "1", *where).code == 0
+    assert data_of((runs / "report.html").read_text("utf-8"))["slo"] == []
+
+
 async def test_the_nights_up_to_a_session_are_shown_with_their_levels(tmp_path: Path) -> None:
     builder = DatabaseBuilder(tmp_path / "profagent.db")
     for night in range(8):

@@ -8,12 +8,14 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from profagent.cli.main import run
 from profagent.errors import UsageError
 from profagent.stats.cli import since_us
+from profagent.stats.records import read_job
 from profagent.stats.trend import causes_of
 from tests.unit.store.database import JOB, START_US, DatabaseBuilder
 
@@ -114,6 +116,12 @@ def test_objectives_are_judged(
     assert _stats(workspace, "--slo", objective, "--json") == code
     (found,) = json.loads(capsys.readouterr().out)["slo"]
     assert (found["objective"], found["verdict"]) == (objective, said.partition(" ")[0].lower())
+
+
+def test_figures_and_verdicts_come_from_one_reading(workspace: Path) -> None:
+    with patch("profagent.stats.records.read_job", wraps=read_job) as read:
+        assert _stats(workspace, "--slo", "latency.p99 < 5us", "--slo", "layer.p99 < 5us") == 0
+    assert read.call_count == 1
 
 
 def test_json_has_rows_and_where_they_come_from(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,7 +118,8 @@ def test_the_worst_case_is_the_verdict_and_comes_first() -> None:
     objective = Objective.parse("layer.max < 5us")
     holds = judgement(objective, [series(1, name="a"), series(2, name="b")])
     assert holds.lines()[0].endswith("miss it; it holds for 1 more")
-    assert [exit_code_of(each) for each in ([holds], [holds, unjudged(objective, "")], [none, found])] == [0, 4, 1]
+    several = ([holds], [holds, unjudged(objective, "")], [none, found])
+    assert [exit_code_of([each.verdict for each in some]) for some in several] == [0, 4, 1]
 
 
 def drawn(seed: int, slow: str = "", contends: float = 0.3) -> list[Frame]:

@@ -312,6 +312,12 @@ function showHistory() {
     element("ul", { class: "caveats" }, ...lines.map((text) => element("li", { text })))]));
 }
 
+function showObjectives() {
+  byId("slo").hidden = !data.slo.length;
+  byId("judged").append(element("ul", { class: "caveats" }, ...data.slo.flatMap(({ verdict }, place) =>
+    data.slo_lines[place].map((text) => element("li", { text, class: verdict === "exceeded" ? "high" : "" })))));
+}
+
 function showIncidents() {
   const { all, rows, lines } = data.incidents;
   if (!all) return;
@@ -422,6 +428,7 @@ function prepareTable() {
   showFigures();
 }
 
+showObjectives();
 showComparison();
 showFrames();
 showHistory();
