@@ -14,6 +14,7 @@ from profagent.ingest.mark_numbers import Life, dropped_entry
 from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Marked, Seen, Source, Span, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from profagent.ledger import Entry
 
 RECORD_BYTES = 256
-NS_PER_US = 1000
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
 _FIELDS = np.dtype(

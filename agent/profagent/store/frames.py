@@ -24,7 +24,8 @@ from profagent.ingest.marks import FRAME_MARKS, MARKED_FRAMES, NUMBER_RUNS
 from profagent.ingest.source import Marked
 from profagent.limits import LARGEST_AGE_S, OPEN_FRAMES, ROWS_PER_PAGE
 from profagent.store.database import fetched, fetched_one, pages
-from profagent.store.npu_work import NS_PER_US, npu_work_of
+from profagent.store.npu_work import npu_work_of
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence

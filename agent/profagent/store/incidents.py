@@ -15,7 +15,7 @@ from profagent.ingest.metrics import NEW_SAMPLES
 from profagent.limits import MARKS_SEEN_AGAIN
 from profagent.store.database import fetched
 from profagent.store.frame_rules import FrameRules
-from profagent.store.npu_work import NS_PER_US
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3

@@ -15,6 +15,7 @@ import numpy as np
 from profagent.formats.inference_times import EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE, Calls, Spans, whole_spans
 from profagent.store.columns import CallTable, Segments, call_tables
 from profagent.store.database import fetched_of
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-NS_PER_US = 1000
 NONE = -1
 _RUNNING = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
 _INFERENCES = "SELECT inference, model, device_id, start_us, end_us FROM inference WHERE session = ? ORDER BY inference"

@@ -16,8 +16,8 @@ from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UsageError
-from profagent.formats.records import US_PER_MS
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
+from profagent.units import US_PER_MS
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
 from profagent.watch.replay import Replayed, replay
