@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.inference_times import EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE, Calls, Spans, whole_spans
-from profagent.store.columns import CallTable, Segments, call_tables
+from profagent.store.calls import CallTable, call_tables
+from profagent.store.columns import Segments
 from profagent.store.database import fetched_of
 from profagent.units import NS_PER_US
 
