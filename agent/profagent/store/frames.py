@@ -332,14 +332,19 @@ class _Process:
             self._active = [span for span in self._active if span.marked.end_ns >= needed]
 
     def _around(self, call: int) -> _Span | None:
-        """Return the span that a call belongs to: of its own thread, else of the process; the one that ended first."""
+        """Return the span that a call belongs to: of its own thread, else of the process; the one that ended first.
+
+        Of those that ended together it is the one that began last, and of these the innermost.
+        """
         calls = self._work.calls
         begin, end = int(calls.begin_ns[call]) + ROUNDING_NS, int(calls.end_ns[call])
         around = [
             span for span in self._active if span.marked.begin_ns < begin and end < span.marked.end_ns + ROUNDING_NS
         ]
         own = [span for span in around if span.marked.thread == int(calls.thread[call])]
-        return min(own or around, key=lambda span: (span.marked.end_ns, -span.depth), default=None)
+        return min(
+            own or around, key=lambda span: (span.marked.end_ns, -span.marked.begin_ns, -span.depth), default=None
+        )
 
     def _close(self, key: tuple[int, int]) -> Frame:
         frame = self._frames.pop(key)

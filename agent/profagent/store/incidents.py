@@ -109,9 +109,12 @@ async def incident_of(connection: aiosqlite.Connection, session: int, number: in
     for incident in found:
         if incident.number == number:
             return incident
-    has = f"{len(found)} incidents" if found else "no incidents"
+    if not found:
+        hint = "replay or export the session without it: only `record --keep-when` finds incidents"
+        raise UsageError(f"session {session} has no incidents", hint=hint)
     raise UsageError(
-        f"session {session} has no incident {number}, but {has}", hint=f"`profagent incidents {session}` lists them"
+        f"session {session} has no incident {number}, but {len(found)}",
+        hint=f"`profagent incidents {session}` lists them",
     )
 
 
