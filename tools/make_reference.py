@@ -105,6 +105,8 @@ VIEW_QUESTIONS = {
     "What is missing or odd, and when was the board followed?": ("ledger", "kept_losses", "coverage"),
     "How many inferences did the runtime record of those that were due?": ("sampling_by_model", "sample_gaps"),
     "What did the program mark and subscribe to, and what did a person mark?": ("ranges", "op_events", "session_marks"),
+    "When did the marked steps of each frame run?": ("frame_marks",),
+    "Which incidents did a flight recorder find?": ("incidents",),
     "How warm and how busy was the board?": ("metrics",),
     "What was in files of other Ascend tools?": ("ascend_files", "ascend_values"),
 }

@@ -64,6 +64,8 @@ def test_marks_and_metrics_are_rows(tmp_path: Path) -> None:
         (5, 7, "span", "preprocess", '{"frame": 1}', START_US, START_US + 900, 900, 0, 3),
         (5, 8, "mark", "frame", "{}", START_US + 5, START_US + 5, 0, 0, 0),
     ]
+    numbered = query(database, "SELECT process, frame, kind, name, start_us, duration_us FROM frame_marks")
+    assert numbered == [(5, 1, "span", "preprocess", START_US, 900)]
     names = ("npu.utilization", "self.cpu")
     database = imported(spooled(tmp_path / METRICS, sweeps((START_US, 12), (START_US + 10, 7.5), names=names)))
     assert rows(database)["metrics"] == [

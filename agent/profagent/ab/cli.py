@@ -11,12 +11,12 @@ import click
 
 from profagent.ab.report import ab_document, report_lines
 from profagent.ab.rounds import AbOptions, AbRounds
-from profagent.aclconfig.edit import DEFAULTS, profiler_options
+from profagent.aclconfig.edit import DEFAULTS
 from profagent.cli import options
 from profagent.cli.documents import print_document
 from profagent.cli.progress import BYTES, progress
 from profagent.cli.running import run_until_stopped, tell
-from profagent.collect.cli import collect_options_of
+from profagent.collect.cli import collect_options_of, program_options
 from profagent.diff.cli import floor_of
 from profagent.errors import UsageError
 from profagent.limits import MOST_ROUNDS
@@ -48,21 +48,7 @@ def _words(_context: click.Context, _option: click.Parameter, text: str | None) 
 )
 @click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Leave out the first N inferences of each load.")
 @options.allow
-@options.ssh_board
-@click.option(
-    "--project",
-    type=options.FOLDER,
-    metavar="DIR",
-    help="What is brought to the board; unless given, this directory, or nothing where A is absolute.",
-)
-@click.option("--acl-json", metavar="PATH", help="The acl.json of both: relative to the project, or absolute.")
-@profiler_options(replace(DEFAULTS, interval=1))
-@click.option("--env", "environment", multiple=True, metavar="K=V", help="In the programs' environment; repeatable.")
-@click.option("--remote-dir", metavar="DIR", help="The project's directory on the board; below ~/profagent.")
-@options.bundle
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the sessions; may be repeated.")
-@options.workspace
-@options.counter_map
+@program_options(replace(DEFAULTS, interval=1))
 @options.as_json
 @options.quiet
 @options.wide

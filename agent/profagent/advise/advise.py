@@ -17,7 +17,6 @@ import numpy as np
 
 from profagent.advise.rules import SEVERITIES
 from profagent.formats.countermap import RATIOS
-from profagent.formats.records import US_PER_MS
 from profagent.ingest.source import views
 from profagent.limits import LARGEST_RATIO, LONGEST_QUERY_S, READERS
 from profagent.stats.figures import UNITS, UNKNOWN
@@ -26,6 +25,7 @@ from profagent.store.database import fetched_named, fetched_one, readings, run_s
 from profagent.store.npu_work import npu_work_of
 from profagent.store.queries import LayerRow, Scope, find_session, jobs_of
 from profagent.tables.provenance import likely_counters, provenance_of
+from profagent.units import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,10 +6,10 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from profagent.cli.running import terminal_columns
-from profagent.formats.records import US_PER_MS
 from profagent.limits import SHOWN_EVIDENCE
 from profagent.tables.provenance import SIMULATED_MARK
 from profagent.tables.table import UNKNOWN, Cell, Column, fitted_lines
+from profagent.units import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

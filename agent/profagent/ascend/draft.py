@@ -20,7 +20,6 @@ import numpy as np
 from profagent import ledger
 from profagent.ascend.families import NO_MODEL, NOT_KNOWN
 from profagent.ascend.kernels import (
-    NS_PER_US,
     PIPES,
     CallTotals,
     DraftInference,
@@ -44,6 +43,7 @@ from profagent.store.records import NewInference, RecordRows, insert_rows
 from profagent.store.rows import LedgerRows, LogRows, Numbers, replace_layers
 from profagent.store.sessions import NO_MAP, MapUsed, SessionStart, add_ended_session, write_figures
 from profagent.store.subset import last_numbers
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

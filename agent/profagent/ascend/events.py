@@ -15,9 +15,10 @@ import msgspec
 import numpy as np
 
 from profagent.ascend.event_tables import slices_of_tables
-from profagent.ascend.kernels import NS_PER_US, WITH_TASKS
+from profagent.ascend.kernels import WITH_TASKS
 from profagent.ascend.texts import decoded_events, event_times_ns
 from profagent.store.database import run_script
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3

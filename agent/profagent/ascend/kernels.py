@@ -10,6 +10,7 @@ import numpy as np
 
 from profagent.ascend.families import NOT_KNOWN, families
 from profagent.formats.records import AI_CPU
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 PIPES = ("mac_busy", "vec_busy", "dstr", "dtrans", "dld", "scalar")
 # Meaning of the time of a kernel's cores, by the prefix of the counters of these cores.
 CORE_TIMES = {"aic_": "cube_time", "aiv_": "vector_time"}
-NS_PER_US = 1000
 # Processes of a timeline that have tasks of the device. A process without a name yet (None) is recognised by the
 # arguments of its tasks.
 WITH_TASKS = (None, "Ascend Hardware", "Task Scheduler")

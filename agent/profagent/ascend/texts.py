@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from profagent import ledger
-from profagent.ascend.kernels import NS_PER_US
 from profagent.limits import LARGEST_INTEGER
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,6 +13,7 @@ import click
 from profagent.cli.progress import QUIET
 from profagent.errors import UsageError
 from profagent.tables.ci_formats import CI_FORMATS
+from profagent.units import US_BY_UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
-_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 _AGE = re.compile(r"(\d+)([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)B?", re.IGNORECASE)
@@ -50,7 +50,7 @@ def duration_s(text: str) -> float:
 def time_us(text: str) -> float:
     """Return the microseconds of `20ms`, `350us` or `1.5s`; raise UsageError for 0 and anything else."""
     match = _TIME.fullmatch(text.strip())
-    if match is None or not (found := float(match[1]) * _US[match[2]]):
+    if match is None or not (found := float(match[1]) * US_BY_UNIT[match[2]]):
         raise UsageError(f"{text!r} is not a time", hint="write a time above zero, such as 20ms, 350us or 1.5s")
     return found
 

@@ -20,6 +20,7 @@ from profagent.errors import RefusedError, UnreachableError
 from profagent.link.backoff import retrying
 from profagent.link.boards_file import BoardNames
 from profagent.tables.table import printable, time_text
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 
 NAME = "profagent"
-US_PER_S = 1_000_000
 REPEATED_S = 30.0
 # A clock that is off by more than this was never set, or set wrongly.
 FAR_OFF_S = 86_400

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,9 +28,13 @@ from profagent.tables.provenance import summary_lines
 from profagent.tables.table import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from profagent.aclconfig.edit import ProfilerSettings
     from profagent.collect.collecting import Collected
     from profagent.ssh.connection import Asker
 
+F = TypeVar("F", bound="Callable[..., Any]")
 
 _SECTION = "ssh_config"
 _PORT = 22
@@ -65,6 +69,46 @@ def plain_name(text: str) -> str:
     return _NOT_PLAIN.sub("_", text).strip("_") or "project"
 
 
+def program_options(given: ProfilerSettings) -> Callable[[F], F]:
+    """Return a decorator that adds the options of a run of programs on a board, with these settings of profiling."""
+    added = (
+        options.ssh_board,
+        click.option(
+            "--project",
+            type=options.FOLDER,
+            metavar="DIR",
+            help="The directory to copy to the board; without it this directory, or none if the program is absolute.",
+        ),
+        click.option(
+            "--acl-json", metavar="PATH", help="The program's acl.json: relative to the project, or absolute."
+        ),
+        profiler_options(given),
+        click.option(
+            "--env",
+            "environment",
+            multiple=True,
+            metavar="K=V",
+            help="Set a variable in the program's environment; may be repeated.",
+        ),
+        click.option(
+            "--remote-dir",
+            metavar="DIR",
+            help="The project's directory on the board; without it one below ~/profagent.",
+        ),
+        options.bundle,
+        click.option("--label", "labels", multiple=True, metavar="K=V", help="Label each session; may be repeated."),
+        options.workspace,
+        options.counter_map,
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed(added):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 @click.command("collect")
 @click.option("-m", "--main", required=True, metavar="MAIN", help="The program: relative to the project, or absolute.")
 @click.option(
@@ -73,15 +117,7 @@ def plain_name(text: str) -> str:
     metavar="INI",
     help="The vendor's ini file with [ssh_config]: ip, username, pwd, port. Better: --board and a key.",
 )
-@options.ssh_board
-@click.option(
-    "--project",
-    type=options.FOLDER,
-    metavar="DIR",
-    help="The directory to copy to the board; without it this directory, or none if MAIN is absolute.",
-)
-@click.option("--acl-json", metavar="PATH", help="The acl.json that MAIN reads: relative to the project, or absolute.")
-@profiler_options(DEFAULTS)
+@program_options(DEFAULTS)
 @click.option(
     "--output",
     type=options.FOLDER,
@@ -92,20 +128,6 @@ def plain_name(text: str) -> str:
 )
 @click.option("--all", "exports", is_flag=True, help="Import each JOB, and export its timeline and summary.")
 @click.option("--release", "releases", is_flag=True, help="Delete JOBs on the board once they were copied completely.")
-@click.option(
-    "--env",
-    "environment",
-    multiple=True,
-    metavar="K=V",
-    help="Set a variable in the program's environment; may be repeated.",
-)
-@click.option(
-    "--remote-dir", metavar="DIR", help="The project's directory on the board; without it one below ~/profagent."
-)
-@options.bundle
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="Label the session; may be repeated.")
-@options.workspace
-@options.counter_map
 @options.as_json
 @options.quiet
 @click.argument("arguments", nargs=-1, metavar="[-- ARGS…]")

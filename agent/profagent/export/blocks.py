@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from profagent.units import NS_PER_US
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-NS_PER_US = 1000
 NO_ARGS = "{}"
 # Name and category of the arrow that leads from a call to the inference that it executed.
 FLOW = "execute"

@@ -31,6 +31,7 @@ from profagent.store.queries import find_session
 from profagent.store.target import directory_named
 from profagent.tables.provenance import ledger_lines, not_final_lines
 from profagent.tables.table import counted
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from profagent.store.selection import Choice
     from profagent.store.target import Target
 
-US_PER_S = 1_000_000
 # Folder in a JOB directory for formats that have no folder of their own there.
 OTHER_FOLDER = "exports"
 

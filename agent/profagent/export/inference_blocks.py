@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from profagent.export.blocks import (
-    NS_PER_US,
     Counters,
     Flow,
     Label,
@@ -26,6 +25,7 @@ from profagent.formats.names import LogKind
 from profagent.formats.records import CYCLES_PER_TICK
 from profagent.limits import LATEST_US
 from profagent.tables.table import UNKNOWN
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from profagent.export.blocks import FLOW, NO_ARGS, NS_PER_US, Instants, Slices
+from profagent.export.blocks import FLOW, NO_ARGS, Instants, Slices
 from profagent.files import written_atomically
 from profagent.limits import LARGEST_PART_BYTES
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

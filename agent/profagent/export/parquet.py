@@ -14,11 +14,11 @@ from profagent.export.formats import Written
 from profagent.export.session_metadata import session_to_export
 from profagent.ingest.source import View, views
 from profagent.store.database import fetched_one, reading
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-US_PER_S = 1_000_000
 # Views of sessions themselves, which belong to no source.
 _OF_SESSIONS = (
     View(

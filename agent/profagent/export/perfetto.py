@@ -19,6 +19,7 @@ from profagent.export.blocks import Instants, Series, Slices
 from profagent.export.protobuf import WIDE_BYTES, wide_varints
 from profagent.files import written_atomically
 from profagent.limits import MOST_INTERNED_NAMES
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from profagent.export.blocks import Block, Counters, Label
     from profagent.export.tracks import Tracks
 
-NS_PER_US = 1000
 # Perfetto reads a zero as the end of a slice's counters, and would read the counters after it as 0 too.
 ALMOST_ZERO = 5e-324
 REALTIME, BOOTTIME = 1, 6

@@ -28,10 +28,10 @@ from profagent.formats.names import model_text
 from profagent.ingest.source import drawn_views
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.frames import frames_of, has_numbered_frames
-from profagent.store.npu_work import NS_PER_US
 from profagent.store.queries import Scope, jobs_of, layers_of
 from profagent.store.selection import Choice, Selection
 from profagent.tables.table import UNKNOWN
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence

@@ -13,9 +13,10 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import msgspec
 
 from profagent import __version__
-from profagent.export.blocks import NS_PER_US, Slices
+from profagent.export.blocks import Slices
 from profagent.export.session_metadata import title_of
 from profagent.files import written_atomically
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from pathlib import Path

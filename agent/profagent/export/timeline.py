@@ -22,6 +22,7 @@ from profagent.store.columns import Segments, pages
 from profagent.store.queries import call_logs, calls, earliest_call_us, layers_of
 from profagent.store.selection import InferenceRow, Selection
 from profagent.tables.table import UNKNOWN
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from profagent.store.selection import Choice
 
 
-NS_PER_US = 1000
 # Times in `.done` files and aicpu records are whole µs, so neighbours may seem to overlap by less than one.
 SLACK_NS = 1000
 # The manual's default for logs whose names carry no stream.

@@ -42,6 +42,7 @@ from profagent.record.recording import Recording
 from profagent.store.store import Store
 from profagent.store.workspace import NothingToSync, Workspace
 from profagent.tables.table import counted
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-US_PER_S = 1_000_000
 EXECUTE = 2
 # A tick is 100 cycles of a clock of 700 MHz.
 TICKS_PER_US = 7

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from profagent.errors import UsageError
 from profagent.limits import FEWEST_FOR_A_QUANTILE
+from profagent.units import US_BY_UNIT
 
 if TYPE_CHECKING:
     from profagent.formats.durations import Distribution
@@ -27,7 +28,6 @@ _RULE = re.compile(
     re.ASCII,
 )
 _EVENT = re.compile(r"\s*(?P<subject>mark|loss)\s*(?:\[(?P<name>[^\]]+)\])?\s*")
-_US = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}
 # A rule that has fired is ready again once its value has left the bound by this share.
 HYSTERESIS = 0.02
 
@@ -90,7 +90,7 @@ class IncidentRule:
         if subject is not RuleSubject.METRIC and match["value"] and not match["unit"]:
             raise UsageError(f"{shown!r}: the time has no unit", hint=f"{EXAMPLES}: units are ns, us, ms, s")
         quantile = match["quantile"] and float(match["quantile"]) / 100
-        value = match["value"] and float(match["value"]) * _US.get(match["unit"] or "us", 1.0)
+        value = match["value"] and float(match["value"]) * US_BY_UNIT.get(match["unit"] or "us", 1.0)
         is_below = match["sign"] == "<"
         return cls(shown, subject, name, is_below, float(match["factor"] or 1), value or None, quantile or None)
 

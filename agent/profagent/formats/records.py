@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from profagent.formats.countermap import CounterMap
 
 
-US_PER_MS = 1000.0
 CYCLES_PER_TICK = 100
 # The year 2015: an earlier time comes from a clock that was never set, or that counts from the start of its host.
 FIRST_WALL_US = 1_420_070_400_000_000

@@ -14,6 +14,7 @@ from profagent.ingest.mark_numbers import Life, dropped_entry
 from profagent.ingest.source import DatedTable, DrawnEvents, Instant, Marked, Seen, Source, Span, View
 from profagent.ingest.spools import RecordReader, SpoolDecoder, rows_of, table
 from profagent.limits import LARGEST_INTEGER, LARGEST_MARK_NUMBER
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from profagent.ledger import Entry
 
 RECORD_BYTES = 256
-NS_PER_US = 1000
 _MAGIC, _VERSION = 0x4B52414D, 1
 _TEXT_BYTES = 208
 _FIELDS = np.dtype(
@@ -219,6 +219,11 @@ class MarksDecoder(SpoolDecoder[_MarkReader]):
         yield SourceRows(path, "mark_run", self._open[path][1].number_rows(), anew=True)
 
 
+# The number of a frame that a program gave to a mark; an integer of JSON may have more digits than SQLite's.
+_FRAME = (
+    "CASE WHEN t.attributes <> '{}' AND json_type(t.attributes, '$.frame') = 'integer'"
+    " AND typeof(t.attributes ->> '$.frame') = 'integer' THEN t.attributes ->> '$.frame' END"
+)
 _SCHEMA = f"""
 {table("range", _COLUMNS)}
 {table("mark_run", _RUN_COLUMNS)}
@@ -238,6 +243,18 @@ SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, t.kind
        CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us,
        t.lane, t.mark AS number
 FROM {rows_of("range", "MARKS")};
+-- Spans and marks to which programs gave the number of a frame. `profagent stats --by frame` joins them with the spans
+-- within them, with calls and with segments.
+--   frame        the number
+--   kind         `mark`, `span` or `range`
+--   end_us       of a mark its begin
+--   duration_us  NULL where the board's clock was set back meanwhile
+--   process, name, thread, start_us
+CREATE VIEW IF NOT EXISTS frame_marks AS
+SELECT t.session, b.identity AS board, t.pid AS process, t.tid AS thread, {_FRAME} AS frame, t.kind, t.text AS name,
+       t.begin_ns / 1000.0 AS start_us, t.end_ns / 1000.0 AS end_us,
+       CASE WHEN t.end_ns >= t.begin_ns THEN (t.end_ns - t.begin_ns) / 1000.0 END AS duration_us
+FROM {rows_of("range", "MARKS")} WHERE t.kind <> 'step' AND frame IS NOT NULL;
 """  # noqa: S608 - constants
 
 
@@ -253,11 +270,6 @@ TIMED_RANGES = (
     "SELECT process, thread, lane, kind = 'step', name, start_us, end_us, duration_us FROM ranges"
     " WHERE session = ? AND kind <> 'mark' AND duration_us IS NOT NULL"
     " ORDER BY process, start_us, end_us DESC, kind <> 'step'"
-)
-# The number of a frame that a program gave to a mark; an integer of JSON may have more digits than SQLite's.
-_FRAME = (
-    "CASE WHEN t.attributes <> '{}' AND json_type(t.attributes, '$.frame') = 'integer'"
-    " AND typeof(t.attributes ->> '$.frame') = 'integer' THEN t.attributes ->> '$.frame' END"
 )
 # Marks, spans and ranges in the order of their begins, an enclosing one before the enclosed; a Profiler's step is none.
 # The last two columns are the frame's number and when it was captured in ns, NULL where the program gave none.

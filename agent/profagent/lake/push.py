@@ -39,6 +39,7 @@ from profagent.store.sessions import require_records
 from profagent.store.subset import copied
 from profagent.tables.comparability import facts_of
 from profagent.tables.provenance import provenance_of
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from profagent.store.queries import SessionRow
     from profagent.store.workspace import Workspace
 
-US_PER_S = 1_000_000
 RECORDS = "records"
 # Views of a session that form the rows of each table; its column `source_view` tells them apart.
 VIEWS = {

@@ -32,6 +32,7 @@ from profagent.link.backoff import FIRST_DELAY_S, Backoff
 from profagent.link.coverage import Standing
 from profagent.link.logs import LogTable, check_job, refuse
 from profagent.link.messages import PROTOCOL, REMOVED, JobStatus
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,6 @@ ROOM_S = 2.0
 # The link lags behind at one to two seconds of the full rate; the lower bound ends that, so that it does not flicker.
 LAGGING_BYTES = 16 << 20
 CAUGHT_UP_BYTES = 1 << 20
-US_PER_S = 1_000_000
 # Interval of heartbeats until the board sets another, and the shortest that it may set; `limits` says how many may be
 # missing. Even with the longest interval a half-open link is found within 15 s.
 HEARTBEAT_S, SHORTEST_HEARTBEAT_S = 4.0, 1.0

@@ -35,7 +35,8 @@ from profagent.link.messages import (
     Unlinked,
     Welcome,
 )
-from profagent.link.session import US_PER_S, LinkSession, State
+from profagent.link.session import LinkSession, State
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -25,6 +25,7 @@ from profagent.record.record import record
 from profagent.store.sessions import labels_of
 from profagent.store.workspace import Workspace
 from profagent.tables.provenance import several_lines, summary_lines
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from profagent.boards.tunnel import OverSsh
     from profagent.link.credentials import Access
 
-US_PER_S = 1_000_000
 _CONSUMER = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 

@@ -36,6 +36,7 @@ from profagent.link.addresses import host_of
 from profagent.link.coverage import Standing
 from profagent.link.session import State
 from profagent.store.live_events import LiveComposer
+from profagent.units import US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from profagent.store.events import Event
     from profagent.store.writer import Applied
 
-US_PER_S = 1_000_000
 # From 0.5 ms to about ten seconds, each a sixth above the one before: this bounds the error of a quantile.
 BUCKETS_S = tuple(round(0.0005 * 10 ** (step / 15), 6) for step in range(65))
 

@@ -21,6 +21,7 @@ from profagent.store.live_events import LiveComposer
 from profagent.store.live_frames import LiveFrames
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judged
+from profagent.units import NS_PER_US, US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-US_PER_S, NS_PER_US = 1_000_000, 1000
 # An alarm follows within this time and the one that data takes to come.
 JUDGE_EACH_S = 1.0
 UNKNOWN_LAYERS = "layers without a name"

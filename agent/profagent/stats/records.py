@@ -19,17 +19,8 @@ from profagent.formats.names import LogKind
 from profagent.formats.records import ticks_to_us
 from profagent.limits import SAMPLED_FILES, SAMPLED_RECORDS
 from profagent.stats.figures import CounterSample, InferenceOf, JobRecords
-from profagent.store.columns import (
-    TIMES,
-    UNITS,
-    CallNames,
-    CallTable,
-    RecordTable,
-    Segments,
-    call_tables,
-    chunks,
-    sample,
-)
+from profagent.store.calls import CallNames, CallTable, call_tables
+from profagent.store.columns import TIMES, UNITS, RecordTable, Segments, chunks, sample
 from profagent.store.database import KNOWN, fetched
 from profagent.store.queries import layers_of
 from profagent.store.sessions import require_records

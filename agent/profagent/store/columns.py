@@ -1,4 +1,4 @@
-"""The one reader of records: those of chosen inferences as numpy columns, in bounded pages.
+"""The one reader of records of layers: those of chosen inferences as numpy columns, in bounded pages.
 
 Records have no index on their segment. Their place follows from the logs of the segments: most logs have one inference,
 and all parts of such a log are its own. In a log that has several, the records are counted by segment once.
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from profagent.formats.inference_times import UNUSED, Calls, Spans
+from profagent.formats.inference_times import UNUSED, Spans
 from profagent.formats.names import LogKind
-from profagent.formats.records import RECORD_BYTES, api_name
-from profagent.limits import CALLS_BEHIND_US, RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
+from profagent.formats.records import RECORD_BYTES
+from profagent.limits import RECORDS_PER_CHUNK, RECORDS_PER_PAGE, ROWS_PER_PAGE
 from profagent.store.database import RECORDS_PER_PART, fetched_of, keys_of
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ _WHOLE = frozenset({"record", "segment", "sequence", "layer_index", "ticks", "ti
 TIMES = {LogKind.AICORE: ("ticks",), LogKind.AICPU: ("begin_us", "end_us")}
 TABLES = {LogKind.AICORE: "aicore", LogKind.AICPU: "aicpu", LogKind.ACL_API: "api"}
 
-# Type of a function that the database has no name for.
-UNKNOWN_TYPE = "N/A"
 # Stands for NULL in a column of times, which is parsed as integers.
 _NO_TIME = -(2**63)
 # CROSS JOIN, here and below, keeps SQLite from reordering the loops.
@@ -71,14 +69,6 @@ _RECORDS = """
 SELECT {columns} FROM json_each(?) q CROSS JOIN {kind} r
   ON r.record BETWEEN json_extract(q.value, '$[0]') AND json_extract(q.value, '$[1]')
 """
-_CALL_PARTS = "SELECT part, log, offset, ifnull(model, 0) FROM part JOIN log USING (log) WHERE kind = 'acl_api'"
-# Times from 2^63 on are REAL; the cast limits them to SQLite's largest integer.
-_CALLS = """
-SELECT group_concat(api), group_concat(CAST(begin_us AS INTEGER)), group_concat(CAST(end_us AS INTEGER)),
-       group_concat(pid), group_concat(tid)
-FROM api WHERE record BETWEEN ? AND ?
-"""
-_CALL_NAMES = "SELECT api, name, type FROM api_name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +107,7 @@ class Segments:
 
     @classmethod
     def _of(cls, cursor: sqlite3.Cursor) -> Segments:
-        columns = [_numbers(text) for text in cursor.fetchone()]
+        columns = [integers(text) for text in cursor.fetchone()]
         # By number, as `_places_of` needs it; the query has the order of its loops.
         order = np.argsort(columns[0])
         number, inference, log, is_aicpu, net, start, end, ordinal, records = (column[order] for column in columns)
@@ -260,7 +250,7 @@ class RecordQuery:
         if not shown:
             return ()
         cursor = self._execute(connection, ", ".join(f"group_concat({each})" for each in shown))
-        return map(_numbers, cursor.fetchone())
+        return map(integers, cursor.fetchone())
 
     def _others(self, connection: sqlite3.Connection, names: Sequence[str]) -> Iterable[Floats]:
         if not names:
@@ -296,7 +286,7 @@ def chunks(
         pieces = [
             each
             for number, bytes_ in zip(part.tolist(), size.tolist(), strict=True)
-            for each in _of_chunks(connection, kind, number, bytes_)
+            for each in pieces_of(connection, kind, number, bytes_)
         ]
         first, last, count = np.array(pieces, np.int64).T
         runs = None
@@ -338,7 +328,8 @@ def _runs_of(segments: Segments, log_of_part: Ints) -> _Runs | None:
     return _Runs(order, part[order], segments.records[order])
 
 
-def _of_chunks(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
+def pieces_of(connection: sqlite3.Connection, kind: LogKind, part: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges of records that cover a part, and how many each has, at most RECORDS_PER_CHUNK."""
     first, last = keys_of(part)
     count = size // RECORD_BYTES[kind]
     if count <= RECORDS_PER_CHUNK:
@@ -357,97 +348,6 @@ def sample(
     first = _parts_of(connection, segments.log)[0] * RECORDS_PER_PART
     ranges = np.stack([first, first + records - 1], axis=1)
     return RecordQuery(kind, tuple(names), ranges, segments).read(connection)
-
-
-@dataclass(frozen=True, slots=True)
-class CallTable:
-    """API calls as integer columns of one length, in the order of the part of a log.
-
-    `log` and `model` are numbers of the database. `begin_us` is 0 where unknown.
-    """
-
-    log: Ints
-    model: Ints
-    api: Ints
-    begin_us: Ints
-    end_us: Ints
-    pid: Ints
-    tid: Ints
-
-    @classmethod
-    def joined(cls, tables: Iterable[CallTable]) -> CallTable:
-        """Return the calls of several tables as one."""
-        columns = zip(*([getattr(table, name) for name in cls.__slots__] for table in tables), strict=True)
-        return cls(*([np.concatenate(each) for each in columns] or [np.empty(0, np.int64)] * len(cls.__slots__)))
-
-    def at(self, places: NDArray[np.intp] | NDArray[np.bool_] | slice) -> CallTable:
-        """Return the calls at these places, in their order."""
-        return CallTable(*(getattr(self, name)[places] for name in self.__slots__))
-
-    def __len__(self) -> int:
-        return len(self.api)
-
-
-def call_tables(
-    connection: sqlite3.Connection, *, session: int | None = None, job: int | None = None, log: int | None = None
-) -> Iterator[CallTable]:
-    """Yield the API calls that a session fetched, of a JOB or of a log, about RECORDS_PER_CHUNK at a time."""
-    chosen = {name: key for name, key in (("session", session), ("job", job), ("log", log)) if key is not None}
-    query = "".join((_CALL_PARTS, *(f" AND {name} = :{name}" for name in chosen), " ORDER BY part"))
-    for part, of_log, size, model in connection.execute(query, chosen).fetchall():
-        for first, last, _ in _of_chunks(connection, LogKind.ACL_API, part, size):
-            columns = [_numbers(text) for text in connection.execute(_CALLS, (first, last)).fetchone()]
-            about = (np.full(len(columns[0]), each) for each in (of_log, model))
-            yield CallTable(*about, *columns)
-
-
-# A log of calls has a name that sorts between these.
-_PARTS_OF_CALLS = (
-    "SELECT part FROM model m JOIN log l ON l.job = m.job AND l.path BETWEEN 'data/ac' AND 'data/ad'"
-    " JOIN part USING (log) WHERE m.model = ?1 AND l.model = ?1 AND l.kind = 'acl_api'"
-)
-_NEXT_CALL = "SELECT record, begin_us, end_us FROM api WHERE record BETWEEN ? AND ? ORDER BY record LIMIT 1"
-_LAST_CALL = "SELECT record, begin_us FROM api WHERE record BETWEEN ? AND ? ORDER BY record DESC LIMIT 1"
-_CALLS_BETWEEN = "SELECT api, begin_us, end_us FROM api WHERE record BETWEEN ? AND ?"
-
-
-def calls_near(connection: sqlite3.Connection, model: int, whole: Spans) -> tuple[Calls, float]:
-    """Return the calls of a model around the spans of inferences, and when its newest call began; -inf without one.
-
-    A log has its calls in the order of their ends, so a few of a great many are read.
-    """
-    rows: list[Row] = []
-    latest_us = -np.inf
-    for (part,) in connection.execute(_PARTS_OF_CALLS, (model,)).fetchall():
-        first, end = keys_of(part)
-        for last, begin_us in connection.execute(_LAST_CALL, (first, end)).fetchall():
-            latest_us = max(latest_us, float(begin_us))
-            begin = _first_call(connection, first, last, float(whole.begin_us.min()))
-            end = _first_call(connection, begin, last, float(whole.end_us.max()) + CALLS_BEHIND_US)
-            rows += connection.execute(_CALLS_BETWEEN, (begin, end)).fetchall()
-    api, begins, ends = np.array(rows, np.float64).reshape(-1, 3).T
-    return Calls(api.astype(np.int64), begins, ends), latest_us
-
-
-def _first_call(connection: sqlite3.Connection, first: int, last: int, time_us: float) -> int:
-    """Return the key of the first call between two keys that ends at a time or later, or the last key."""
-    while first < last:
-        middle = (first + last) // 2
-        ((_, _, end_us),) = connection.execute(_NEXT_CALL, (middle, last)).fetchall()
-        first, last = (first, middle) if end_us >= time_us else (middle + 1, last)
-    return first
-
-
-class CallNames(dict[int, tuple[str, str]]):
-    """Names and types of the API's functions by number; an unknown number gets a name of its own."""
-
-    @classmethod
-    def of(cls, connection: sqlite3.Connection) -> CallNames:
-        """Return the names that a database has."""
-        return cls((api, (name, kind)) for api, name, kind in connection.execute(_CALL_NAMES))
-
-    def __missing__(self, api: int) -> tuple[str, str]:
-        return api_name(api), UNKNOWN_TYPE
 
 
 class PageQuery(NamedTuple):
@@ -620,7 +520,7 @@ def _parts_of(connection: sqlite3.Connection, logs: Ints, session: int | None = 
     """
     parameters = {"logs": json.dumps(np.unique(logs).tolist()), "session": session}
     row = connection.execute(_PARTS, parameters).fetchone()
-    return [_numbers(text) for text in row]
+    return [integers(text) for text in row]
 
 
 def narrow(values: NDArray[Any]) -> NDArray[Any]:
@@ -633,7 +533,8 @@ def narrow(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def _numbers(text: str | None) -> Ints:
+def integers(text: str | None) -> Ints:
+    """Return the integers of a column that SQLite joined to one text."""
     return np.fromstring(text or "", np.int64, sep=",")
 
 

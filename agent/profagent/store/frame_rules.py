@@ -11,7 +11,7 @@ from profagent.formats.incident_rules import RuleSubject
 from profagent.limits import JUDGED_BY_RULES
 from profagent.store.frame_times import FrameTimes, PartName
 from profagent.store.live_frames import LiveFrames
-from profagent.store.npu_work import NS_PER_US
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

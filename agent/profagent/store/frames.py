@@ -24,7 +24,8 @@ from profagent.ingest.marks import FRAME_MARKS, MARKED_FRAMES, NUMBER_RUNS
 from profagent.ingest.source import Marked
 from profagent.limits import LARGEST_AGE_S, OPEN_FRAMES, ROWS_PER_PAGE
 from profagent.store.database import fetched, fetched_one, pages
-from profagent.store.npu_work import NS_PER_US, npu_work_of
+from profagent.store.npu_work import npu_work_of
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -333,14 +334,19 @@ class _Process:
             self._active = [span for span in self._active if span.marked.end_ns >= needed]
 
     def _around(self, call: int) -> _Span | None:
-        """Return the span that a call belongs to: of its own thread, else of the process; the one that ended first."""
+        """Return the span that a call belongs to: of its own thread, else of the process; the one that ended first.
+
+        Of those that ended together it is the one that began last, and of these the innermost.
+        """
         calls = self._work.calls
         begin, end = int(calls.begin_ns[call]) + ROUNDING_NS, int(calls.end_ns[call])
         around = [
             span for span in self._active if span.marked.begin_ns < begin and end < span.marked.end_ns + ROUNDING_NS
         ]
         own = [span for span in around if span.marked.thread == int(calls.thread[call])]
-        return min(own or around, key=lambda span: (span.marked.end_ns, -span.depth), default=None)
+        return min(
+            own or around, key=lambda span: (span.marked.end_ns, -span.marked.begin_ns, -span.depth), default=None
+        )
 
     def _close(self, key: tuple[int, int]) -> Frame:
         frame = self._frames.pop(key)

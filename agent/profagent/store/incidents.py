@@ -16,7 +16,7 @@ from profagent.ingest.metrics import NEW_SAMPLES
 from profagent.limits import MARKS_SEEN_AGAIN
 from profagent.store.database import fetched
 from profagent.store.frame_rules import FrameRules
-from profagent.store.npu_work import NS_PER_US
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3
@@ -116,9 +116,12 @@ async def incident_of(connection: aiosqlite.Connection, session: int, number: in
     for incident in found:
         if incident.number == number:
             return incident
-    has = f"{len(found)} incidents" if found else "no incidents"
+    if not found:
+        hint = "replay or export the session without it: only `record --keep-when` finds incidents"
+        raise UsageError(f"session {session} has no incidents", hint=hint)
     raise UsageError(
-        f"session {session} has no incident {number}, but {has}", hint=f"`profagent incidents {session}` lists them"
+        f"session {session} has no incident {number}, but {len(found)}",
+        hint=f"`profagent incidents {session}` lists them",
     )
 
 

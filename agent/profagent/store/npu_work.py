@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.inference_times import EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE, Calls, Spans, whole_spans
-from profagent.store.columns import CallTable, Segments, call_tables
+from profagent.store.calls import CallTable, call_tables
+from profagent.store.columns import Segments
 from profagent.store.database import fetched_of
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-NS_PER_US = 1000
 NONE = -1
 # Ends of the name of a wait for the same model.
 _OTHERS = (" of another call", " of another process")

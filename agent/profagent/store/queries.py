@@ -13,7 +13,7 @@ from profagent.errors import UsageError
 from profagent.formats.names import parse_log_name
 from profagent.ingest.source import is_job
 from profagent.limits import LARGEST_INTEGER, ROWS_PER_PAGE
-from profagent.store.columns import CallNames, call_tables
+from profagent.store.calls import CallNames, call_tables
 from profagent.store.database import fetched, fetched_named, fetched_one
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from profagent.store.columns import CallTable
+    from profagent.store.calls import CallTable
     from profagent.store.database import Running
 
 

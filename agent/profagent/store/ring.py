@@ -25,7 +25,7 @@ from profagent.limits import (
     REMEMBERED_FIGURES,
     RING_SETTLE_S,
 )
-from profagent.store.columns import calls_near
+from profagent.store.calls import calls_near
 from profagent.store.database import transaction
 from profagent.store.figures import us_per_tick
 from profagent.store.incidents import Found, Incidents

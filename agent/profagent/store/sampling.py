@@ -32,7 +32,7 @@ from profagent.formats.sampling import (
 )
 from profagent.ledger import RING_CALLS, ring_entry
 from profagent.limits import LARGEST_INTEGER, MOST_SAMPLING_NOTES, NAMED_PICTURES
-from profagent.store.columns import CallTable, call_tables
+from profagent.store.calls import CallTable, call_tables
 from profagent.store.database import fetched, fetched_one, pages
 from profagent.store.incidents import recorder_of
 

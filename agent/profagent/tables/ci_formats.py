@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from profagent.errors import UsageError
 from profagent.tables.provenance import SIMULATED
+from profagent.units import NS_PER_US, US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 CiFormat = Literal["bmf", "openmetrics", "github-benchmark"]
 CI_FORMATS: tuple[CiFormat, ...] = get_args(CiFormat)
-NS_PER_US, US_PER_S = 1000.0, 1e6
 _ESCAPED = {"\\": r"\\", '"': r"\"", "\n": r"\n"}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from profagent.store.frame_times import FrameTimes
 from profagent.tables.slo import NOTHING, JudgedSeries
+from profagent.units import NS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from profagent.store.frames import Frame, JoinedBy
     from profagent.tables.slo import Objective
 
-NS_PER_US = 1000.0
 _UNDIVIDED = "a flight recorder thinned inferences, and without their records calls have no parts"
 
 

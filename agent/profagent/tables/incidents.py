@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from profagent.tables.table import Cell, Column, counted, time_text
+from profagent.units import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from profagent.documents.captures import IncidentDocument
     from profagent.store.incidents import Incident
 
-US_PER_MS = 1e3
 NOT_KEPT = "not kept: the budget of the day was spent"
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from profagent.errors import IncompleteError, ProfagentError, UsageError
 from profagent.formats.durations import RESOLUTION, WeightedDurations
-from profagent.formats.records import US_PER_MS
 from profagent.limits import FEWEST_JUDGED, SHOWN_CASES
 from profagent.tables.table import counted
+from profagent.units import US_BY_UNIT, US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-US_PER_S = 1e6
 # What one value of a subject is.
 SUBJECTS = {"frame": "frame", "latency": "inference", "layer": "inference", "stage": "frame"}
 FRAMED = ("frame", "stage")
@@ -33,7 +32,6 @@ FRAMED = ("frame", "stage")
 _NAMED = ("latency", "layer", "stage")
 OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 _STATS = r"p\d{1,2}(?:\.\d+)?|median|mean|max|min|rate"
-_UNITS = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "ms": US_PER_MS, "s": US_PER_S}
 _RATES = ("/s", "fps")
 EXAMPLES = "frame.p99 < 33ms, latency[yolov5s].mean < 8ms, layer[conv1].p95 <= 350us, frame.rate >= 30fps"
 # The standard deviation of normally distributed values is this factor times their MAD.
@@ -55,7 +53,7 @@ def subject_pattern(subjects: Iterable[str], figures: str) -> str:
 
 
 _OBJECTIVE = re.compile(
-    subject_pattern(SUBJECTS, _STATS) + rf"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join((*_UNITS, *_RATES))})"
+    subject_pattern(SUBJECTS, _STATS) + rf"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join((*US_BY_UNIT, *_RATES))})"
 )
 _FIGURES: Mapping[str, Callable[[Floats], np.floating]] = {"mean": np.mean, "max": np.max, "min": np.min}
 Verdict = Literal["holds", "exceeded", "unknown"]
@@ -85,7 +83,7 @@ class Objective(NamedTuple):
                 f"{text!r} is not an objective",
                 hint=f"write SUBJECT.FIGURE < TIME, such as: {EXAMPLES}; subjects: frame, latency[MODEL],"
                 " layer[NAME], stage[NAME]; figures: p50, p95, p99, p99.9, median, mean, max, min, rate;"
-                f" {' '.join(OPERATORS)}; {', '.join(_UNITS)}, and fps or /s of a rate",
+                f" {' '.join(OPERATORS)}; {', '.join(US_BY_UNIT)}, and fps or /s of a rate",
             )
         subject, name, stat, unit = (found[each] for each in ("subject", "name", "figure", "unit"))
         if name is not None and subject not in _NAMED:
@@ -102,7 +100,9 @@ class Objective(NamedTuple):
             raise UsageError(f"{text!r}: only frame and latency have a rate", hint="write frame.rate >= 30fps")
         if stat.startswith("p") and float(stat[1:]) == 0:
             raise UsageError(f"{text!r}: there is no {stat}", hint=f"write {subject}.min")
-        return cls(text.strip(), subject, name, stat, found["operator"], float(found["number"]) * _UNITS.get(unit, 1.0))
+        return cls(
+            text.strip(), subject, name, stat, found["operator"], float(found["number"]) * US_BY_UNIT.get(unit, 1.0)
+        )
 
     @property
     def is_rate(self) -> bool:

@@ -16,8 +16,8 @@ from profagent.cli.documents import print_document
 from profagent.cli.exit_codes import tell_incomplete
 from profagent.cli.running import run_until_stopped, tell
 from profagent.errors import UsageError
-from profagent.formats.records import US_PER_MS
 from profagent.store.workspace import SESSION_FORMS, Workspace, session_named
+from profagent.units import US_PER_MS
 from profagent.watch.against import against_of
 from profagent.watch.lines import line_of
 from profagent.watch.replay import Replayed, replay
@@ -117,19 +117,11 @@ def command(  # noqa: PLR0913 - one parameter an option
     Example: profagent watch last --at 2
     """
     is_screen = wants_screen(plain=plain or with_records or as_json)
-    if budgets and not is_screen:
-        hint = "leave out --budget, or run watch on a terminal without --plain, --records and --json"
-        raise UsageError("--budget is for the screen, and this command prints lines", hint=hint)
-    if budgets and len(boards) < 2:
-        hint = "leave out --budget, or name several boards with --board or --group"
-        raise UsageError("--budget is for the screen of several boards", hint=hint)
-    _check(boards, session, speed, at, against, has_save=save, has_map=maps.named is not None, is_screen=is_screen)
+    _check_screen(boards, budgets, against, is_screen=is_screen)
     place = Workspace.at(workspace)
     output = _Output(is_json=as_json, names_boards=len(boards) > 1)
     if session is not None:
-        if objectives:
-            hint = f"`profagent stats {session} --slo …` judges a session"
-            raise UsageError("--slo goes with --board", hint=hint)
+        _check_replay(boards, session, has_slo=bool(objectives), has_save=save, has_map=maps.named is not None)
         word = session
 
         async def replay_named(stop: asyncio.Event) -> None:
@@ -139,6 +131,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
         run_until_stopped(replay_named)
         return 0
+    _check_boards(boards, speed, at)
     saved_in = place if save else None
     chosen = [
         WatchOptions(
@@ -207,32 +200,42 @@ class _Output:
         return min((summary["exit_code"] for summary in summaries if "exit_code" in summary), default=0)
 
 
-def _check(
-    boards: Sequence[str],
-    session: str | None,
-    speed: float | None,
-    at: int | None,
-    against: str | None,
-    *,
-    has_save: bool,
-    has_map: bool,
-    is_screen: bool,
-) -> None:
-    if bool(boards) is (session is not None):
-        hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
-        raise UsageError("watch takes boards or a session, not both", hint=hint)
-    if len(set(boards)) < len(boards):
-        raise UsageError("a board was named twice", hint="name each board once")
-    if session is None and (speed, at) != (None, None):
-        hint = "leave it out: a board sends in its own time"
-        raise UsageError(f"{'--speed' if at is None else '--at'} goes with a session", hint=hint)
-    if session is not None and has_save:
-        raise UsageError("--save goes with --board", hint="leave it out: the session is already stored")
+def _check_screen(boards: Sequence[str], budgets: Mapping[str, float], against: str | None, *, is_screen: bool) -> None:
+    if budgets and not is_screen:
+        hint = "leave out --budget, or run watch on a terminal without --plain, --records and --json"
+        raise UsageError("--budget is for the screen, and this command prints lines", hint=hint)
+    if budgets and len(boards) < 2:
+        hint = "leave out --budget, or name several boards with --board or --group"
+        raise UsageError("--budget is for the screen of several boards", hint=hint)
     if against is not None and not is_screen:
         raise UsageError("--against is for the screen", hint="`profagent diff` compares two sessions in lines")
-    if session is not None and has_map:
+
+
+def _check_boards(boards: Sequence[str], speed: float | None, at: int | None) -> None:
+    if not boards:
+        raise _neither_or_both()
+    if len(set(boards)) < len(boards):
+        raise UsageError("a board was named twice", hint="name each board once")
+    if (speed, at) != (None, None):
+        hint = "leave it out: a board sends in its own time"
+        raise UsageError(f"{'--speed' if at is None else '--at'} goes with a session", hint=hint)
+
+
+def _check_replay(boards: Sequence[str], session: str, *, has_slo: bool, has_save: bool, has_map: bool) -> None:
+    if boards:
+        raise _neither_or_both()
+    if has_save:
+        raise UsageError("--save goes with --board", hint="leave it out: the session is already stored")
+    if has_map:
         hint = f"`profagent redecode {session} --counter-map FILE` fills the session's columns anew"
         raise UsageError("--counter-map goes with --board", hint=hint)
+    if has_slo:
+        raise UsageError("--slo goes with --board", hint=f"`profagent stats {session} --slo …` judges a session")
+
+
+def _neither_or_both() -> UsageError:
+    hint = f"name --board BOARD, or a session: {SESSION_FORMS}"
+    return UsageError("watch takes boards or a session, not both", hint=hint)
 
 
 async def _replay(
@@ -240,7 +243,7 @@ async def _replay(
 ) -> None:
     await tell_incomplete(replayed.workspace.readable_database(), [replayed.session])
     if is_screen:
-        from profagent.watch.screen.run import replay_on_screen  # noqa: PLC0415 - as above
+        from profagent.watch.screen.run import replay_on_screen  # noqa: PLC0415 - textual takes time to import
 
         await replay_on_screen(replayed, stop, against=await against_of(replayed.workspace, against))
         return

@@ -8,11 +8,11 @@ from profagent.formats.countermap import bound_mark
 from profagent.formats.figure_states import FigureState
 from profagent.formats.inference_times import LatencyFrom
 from profagent.formats.names import LogKind, model_text
-from profagent.formats.records import US_PER_MS
 from profagent.ingest.source import headlines
 from profagent.limits import LONGEST_NAME_IN_LINE, SHOWN_SPANS
 from profagent.tables.provenance import recorded_loss_line, sampling_line, share_text
 from profagent.tables.table import UNKNOWN, counted, printable, time_text
+from profagent.units import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

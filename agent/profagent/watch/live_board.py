@@ -11,6 +11,7 @@ from profagent.ingest.changes import SourceRows
 from profagent.ingest.source import RowReader, headlines
 from profagent.limits import REMEMBERED_COLLECTIONS, REMEMBERED_SPANS, SHOWN_FRAMES
 from profagent.store.live_frames import LiveFrames
+from profagent.units import NS_PER_US, US_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from profagent.ingest.changes import JobChanges
     from profagent.ingest.source import CounterValue, Instant, Occurrence, Span
     from profagent.store.frames import Frame
-
-US_PER_S = 1_000_000
-NS_PER_US = 1000
 
 
 class _Rate(NamedTuple):

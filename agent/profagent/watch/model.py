@@ -24,6 +24,7 @@ from profagent.limits import (
     SHOWN_SPAN_NAMES,
     SHOWN_VALUES,
 )
+from profagent.units import US_PER_S
 from profagent.watch.layers import ModelLayers
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 # Events that a paused screen drops. Ledger, job and link events still arrive: a pause must not hide a loss.
 PAUSED = frozenset({"inference", "latency", "calls", "board"})
-US_PER_S = 1_000_000
 
 
 class LinkState(Enum):

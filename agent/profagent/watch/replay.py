@@ -19,6 +19,7 @@ from profagent.store.queries import find_session
 from profagent.store.sampling import sampling_of
 from profagent.store.sessions import require_records
 from profagent.tables.provenance import session_title
+from profagent.units import US_PER_S
 from profagent.watch.live_board import LiveBoard
 from profagent.watch.stored import ReplayedSession, StoredInferences, called_models, first_start_us, jobs_of
 from profagent.watch.watch import BOARD_EACH_S
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from profagent.store.workspace import Workspace
     from profagent.watch.stored import StoredJob
 
-US_PER_S = 1_000_000
 _PASSED_OVER = (
     "SELECT j.name, m.name, m.model_id, x.current_pic_count FROM sample x JOIN model m USING (model)"
     " JOIN job j USING (job)"

@@ -18,7 +18,7 @@ from profagent.ingest.changes import ApiRecords, JobChanges, LinkLedger, Recorde
 from profagent.ingest.source import sources
 from profagent.ledger import Entry
 from profagent.limits import INFERENCES_PER_PAGE, RECORDS_PER_PAGE
-from profagent.store.columns import CallTable, call_tables
+from profagent.store.calls import CallTable, call_tables
 from profagent.store.database import fetched, pages
 from profagent.store.figures import Figures, figures_of
 from profagent.store.inference_columns import ColumnReader, InferenceColumns

@@ -16,17 +16,8 @@ import pytest
 import profagent
 from profagent.formats.names import LogKind
 from profagent.store import columns, database
-from profagent.store.columns import (
-    UNITS,
-    CallNames,
-    CallTable,
-    PageQuery,
-    RecordTable,
-    Segments,
-    call_tables,
-    chunks,
-    pages,
-)
+from profagent.store.calls import CallNames, CallTable, call_tables
+from profagent.store.columns import UNITS, PageQuery, RecordTable, Segments, chunks, pages
 from tests.golden.write_exports import job_copy
 from tests.unit.store.database import START_US
 from tests.unit.store.test_events import changes_of

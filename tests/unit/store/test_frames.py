@@ -104,6 +104,10 @@ def test_calls_of_an_executor_belong_to_the_span_that_waits_for_them() -> None:
     marks = [span("infer", 0, 110, 1, lane=5), span("infer", 5, 210, 2, lane=6)]
     frames = joined(marks, work([(10, 100, 1, 8, 1), (100, 200, 1, 8, 1)], [(20, 90, 1, 0, 1), (110, 190, 1, 1, 2)]))
     assert [frame.inferences for frame in frames] == [(1,), (2,)]
+    # A task whose span ends in the same instant began before, so that it is none that made the call.
+    marks = [span("pre", 0, 100, 2, lane=6), span("infer", 10, 100, 1, lane=5)]
+    frames = joined(marks, work([(10, 100, 1, 1, 1)], [(20, 90, 1, 0, 1)]))
+    assert [frame.inferences for frame in frames] == [(1,), ()]
 
 
 def test_a_call_in_no_span_belongs_to_the_frame_around_it() -> None:

@@ -12,8 +12,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from profagent.formats.records import US_PER_MS
 from profagent.tables.table import UNKNOWN, printable, shortened, text_width
+from profagent.units import US_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
