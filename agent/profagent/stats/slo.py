@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _NO_CLOCK = "the NPU's clock is not known"
 _THINNED = f"a flight recorder thinned most: percentiles are within {RESOLUTION:.1%}, a guilty part is that of the rest"
 _SEVERAL = "a flight recorder thinned most: of a layer with several records in an inference it has no sums"
-_NO_RATE = "a flight recorder thinned inferences of several loads: their rate is not known"
+_NO_RATE = "a flight recorder thinned inferences of several JOBs, devices or loads: their rate is not known"
 _CLEARED = "`profagent gc` deleted its records"
 
 
@@ -73,7 +73,9 @@ class ModelSeries:
             if objective.subject == "layer":
                 yield from self._layers(model, jobs, objective.name)
             elif objective.name in (None, model):
-                yield self._latency(model, jobs)
+                series = self._latency(model, jobs)
+                is_unknown = objective.is_rate and series.thinned is not None and not len(series.steps)
+                yield series._replace(why=_NO_RATE) if is_unknown else series
 
     def _latency(self, model: str, jobs: Sequence[_JobTimes]) -> JudgedSeries:
         thinned, nothing = self._thinned.get(model, []), Spans(*np.empty((2, 0)))

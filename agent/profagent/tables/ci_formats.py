@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from profagent.errors import UsageError
-from profagent.tables.provenance import SIMULATED
+from profagent.tables.provenance import MOSTLY_THINNED, SIMULATED
 from profagent.units import NS_PER_US, US_PER_S
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ def _caveats(jobs: Iterable[Mapping[str, object]]) -> str:
     found = [*jobs]
     simulated = [SIMULATED] if any(job.get("simulated") for job in found) else []
     incomplete = ["INCOMPLETE: data is missing"] if any(job.get("incomplete") for job in found) else []
-    return "; ".join([*simulated, *incomplete])
+    samplings = [each for job in found if isinstance(each := job.get("sampling"), dict)]
+    thinned = [MOSTLY_THINNED] if any(each.get("thinned") for each in samplings) else []
+    return "; ".join([*simulated, *incomplete, *thinned])
 
 
 def _bmf(measured: Iterable[Measured]) -> str:

@@ -78,12 +78,16 @@ def keeping_line(sampling: Mapping[str, Any]) -> str | None:
     return f"kept {sampling['kept']:,} of {sampling['sampled']:,} inferences ({chosen})"
 
 
+# What thinning makes of medians, where there is no room for `thinned_lines`.
+MOSTLY_THINNED = f"a flight recorder thinned inferences: medians are within {RESOLUTION:.1%}"
+
+
 def thinned_lines(sampling: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the figures of a session are in which a flight recorder has thinned inferences."""
     if thinned := sampling["thinned"]:
         yield (
             f"figures are of all inferences, with the warm-up: those of {thinned:,} are histograms, whose percentiles"
-            f" and MAD are within {RESOLUTION:.1%}, all else is exact"
+            f" and MAD are within {RESOLUTION:.1%}, and all else is exact"
         )
         yield "timelines, exported rows, counters (bound by) and the NPU's part of calls are of the kept ones alone"
 

@@ -511,6 +511,8 @@ def test_commands_and_programs_say_which_figures_a_thinned_session_has(
     caveats = profagent.open(flight).session(1).stats(by="model").provenance.caveats
     own = [line for line in caveats if kept in line or "362" in line or "kept ones alone" in line]
     assert len(own) == 3
+    assert run(["stats", "1", *place, "--format", "openmetrics"]) == 0
+    assert "a flight recorder thinned inferences: medians are within 0.4%" in capsys.readouterr().out
     assert run(["stats", "1", *place]) == 0
     printed = capsys.readouterr().out
     shown = asyncio.run(gather(Operand("1", flight / "profagent.db", 1), own_rules(), "en"))

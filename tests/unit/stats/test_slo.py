@@ -16,7 +16,7 @@ from profagent.diff.diff import parse_condition
 from profagent.errors import UsageError
 from profagent.formats.durations import Distribution
 from profagent.stats.slo import ModelSeries
-from profagent.stats.thinned import ThinnedFigures
+from profagent.stats.thinned import ThinnedFigures, figures_with
 from profagent.store.frames import Frame, FramePart
 from profagent.store.thinning import WHOLE
 from profagent.tables.frame_series import FrameSeries
@@ -202,6 +202,14 @@ def test_inferences_that_a_flight_recorder_thinned_are_judged_by_their_figures()
     assert (slow.verdict, slow.number, slow.exceeded, slow.guilty) == ("exceeded", 1000, 100, None)
     assert slow.value == pytest.approx(2000, rel=0.005)
     assert slow.why.startswith("none of those that miss it was kept whole; a flight recorder thinned most")
+    # Of a second device the picture counts begin anew.
+    models.add_thinned(ThinnedFigures("yolo", 1, layers, subjects, dict.fromkeys(subjects, 1000)))
+    assert (rate := verdict("latency.rate > 1/s")).verdict == "unknown"
+    assert "their rate is not known" in rate.why
+    # All of one value have a spread that bins do not show.
+    constant = figures_with(np.empty(0), conv)
+    assert constant.median == pytest.approx(300, rel=0.004)
+    assert (constant.mad, constant.max) == (None, 300)
     assert verdict("latency.median < 1.5ms").verdict == verdict("layer[conv].max < 302us").verdict == "holds"
     # Of two records in each inference nobody knows the sum.
     assert (found := verdict("layer[twice].max < 1ms")).verdict == "unknown"
