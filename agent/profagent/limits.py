@@ -353,9 +353,9 @@ RING_STEP_S = 0.5
 RING_SETTLE_S = 2.0
 """s for which a flight recorder keeps every inference: by then the board has heard that it arrived."""
 CALL_PATIENCE_S = 5.0
-"""s for the call of an inference: a flight recorder then takes the latency from the records."""
-CALLS_BEHIND_US = 1_000_000
-"""µs behind an inference in which its call ends: a flight recorder then takes the latency from the records."""
+"""s without any call of a model: a flight recorder then takes the latency of what lacks its call from the records."""
+CALLS_NEAR_US = 1_000_000
+"""µs around an inference in which its call begins and ends: without one, the latency is that of the records."""
 THINNED_LOGS_S = 10
 """s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
 JUDGED_BY_RULES = 256

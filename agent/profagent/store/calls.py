@@ -10,7 +10,7 @@ import numpy as np
 from profagent.formats.inference_times import Calls
 from profagent.formats.names import LogKind
 from profagent.formats.records import api_name
-from profagent.limits import CALLS_BEHIND_US
+from profagent.limits import CALLS_NEAR_US
 from profagent.store.columns import integers, pieces_of
 from profagent.store.database import keys_of
 
@@ -98,11 +98,25 @@ def calls_near(connection: sqlite3.Connection, model: int, whole: Spans) -> tupl
         first, end = keys_of(part)
         for last, begin_us in connection.execute(_LAST_CALL, (first, end)).fetchall():
             latest_us = max(latest_us, float(begin_us))
-            begin = _first_call(connection, first, last, float(whole.begin_us.min()))
-            end = _first_call(connection, begin, last, float(whole.end_us.max()) + CALLS_BEHIND_US)
-            rows += connection.execute(_CALLS_BETWEEN, (begin, end)).fetchall()
+            for from_us, to_us in _times_around(whole):
+                begin = _first_call(connection, first, last, from_us)
+                end = _first_call(connection, begin, last, to_us)
+                rows += connection.execute(_CALLS_BETWEEN, (begin, end)).fetchall()
+                first = end + 1
     api, begins, ends = np.array(rows, np.float64).reshape(-1, 3).T
     return Calls(api.astype(np.int64), begins, ends), latest_us
+
+
+def _times_around(whole: Spans) -> list[tuple[float, float]]:
+    """Return the times around inferences in which their calls begin and end, apart and in order.
+
+    Of a backlog, inferences come that lie far from each other.
+    """
+    order = np.argsort(whole.begin_us)
+    begins = whole.begin_us[order] - CALLS_NEAR_US
+    ends = np.maximum.accumulate(whole.end_us[order] + CALLS_NEAR_US)
+    breaks = np.flatnonzero(begins[1:] > ends[:-1])
+    return [*zip(begins[[0, *breaks + 1]].tolist(), ends[[*breaks, -1]].tolist(), strict=True)]
 
 
 def _first_call(connection: sqlite3.Connection, first: int, last: int, time_us: float) -> int:

@@ -76,11 +76,19 @@ class _Chunk:
     times: Floats
     table: LayerTable | None
     seen_s: float
+    # Begin of the newest call of the model, and when that was last another one.
+    latest_us: float = field(init=False, default=-np.inf)
+    moved_s: float = field(init=False)
     judged: NDArray[np.bool_] = field(init=False)
     decided: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.moved_s = self.seen_s
         self.judged, self.decided = np.zeros((2, len(self.found.numbers)), np.bool_)
+
+    def is_late(self, now_s: float) -> bool:
+        """Return True if no call of the model has come for so long that its inferences wait no longer."""
+        return now_s - self.moved_s >= CALL_PATIENCE_S
 
     @property
     def subjects(self) -> list[str]:
@@ -110,6 +118,11 @@ class _Known:
     newest_us: float = 0.0
     # Hour of the board's clock in which figures were folded last.
     folded_hour: int = 0
+
+    @property
+    def surplus(self) -> int:
+        """Undecided inferences beyond those that the ring may hold."""
+        return sum(int((~chunk.decided).sum()) for chunk in self.chunks) - MOST_IN_RING
 
     def number(self, model: str) -> int:
         """Return how many latencies of a model are in its past."""
@@ -200,8 +213,9 @@ class Ring:
         whenever a recorder was killed before it had one.
         """
         ready: dict[str, list[tuple[_Chunk, NDArray[np.int64]]]] = {}
+        is_full = known.surplus > 0
         for chunk in known.chunks:
-            if len(places := self._ready(connection, chunk, is_late=is_over or _is_late(chunk, now_s))):
+            if len(places := self._ready(connection, chunk, now_s, is_over=is_over or is_full)):
                 ready.setdefault(chunk.found.name, []).append((chunk, places))
         for model, found in ready.items():
             number = known.number(model)
@@ -210,7 +224,7 @@ class Ring:
             some = [
                 (chunk, places[start : start + JUDGED_BY_RULES])
                 for chunk, places in found
-                if has_bounds or not self._choice.has_quantile or is_over or _is_late(chunk, now_s)
+                if has_bounds or not self._choice.has_quantile or is_over or chunk.is_late(now_s)
                 for start in range(0, len(places), JUDGED_BY_RULES)
             ]
             for chunk, places in some if is_first else ():
@@ -221,7 +235,8 @@ class Ring:
                 if not is_first:
                     known.learn(model, values)
 
-    def _ready(self, connection: sqlite3.Connection, chunk: _Chunk, *, is_late: bool) -> NDArray[np.int64]:
+    @staticmethod
+    def _ready(connection: sqlite3.Connection, chunk: _Chunk, now_s: float, *, is_over: bool) -> NDArray[np.int64]:
         """Return the inferences whose calls have come, or need not be waited for any longer."""
         places = np.flatnonzero(~chunk.judged)
         if not len(places):
@@ -233,13 +248,16 @@ class Ring:
             column[places] = times
         # Calls are written as they end, so one that began later shows that none is missing.
         has_call = ~np.isnan(found.us) | (whole.end_us < latest_us)
-        return places if is_late else places[has_call]
+        if latest_us > chunk.latest_us:
+            chunk.latest_us, chunk.moved_s = latest_us, now_s
+        return places if is_over or chunk.is_late(now_s) else places[has_call]
 
     @staticmethod
     def _values(chunk: _Chunk, places: NDArray[np.int64]) -> dict[str, Floats]:
         times = chunk.times[places]
         calls, whole = chunk.found.calls.us[places], chunk.found.whole.us[places]
-        latency = whole if np.isnan(calls).all() else calls
+        # One inference may lack its call where others have theirs.
+        latency = np.where(np.isnan(calls), whole, calls)
         values: dict[str, Floats] = {LATENCY: latency, CALL_REST: latency - np.nansum(times, axis=1)}
         return values | {subject: times[:, column] for column, subject in enumerate(chunk.subjects)}
 
@@ -307,7 +325,7 @@ class Ring:
         framed_us = known.incidents.judged_until_us
         until = [known.newest_us, *waiting, *([] if framed_us is None else [framed_us])]
         horizon_us = min(until) - self._choice.around_us
-        surplus = sum(int((~chunk.decided).sum()) for chunk in known.chunks) - MOST_IN_RING
+        surplus = known.surplus
         found: list[Thinnable] = []
         count = 0
         for chunk in known.chunks:
@@ -324,10 +342,6 @@ class Ring:
                 if not is_kept.all():
                     found.append(chunk.found.at(places[~is_kept]))
         return found, False
-
-
-def _is_late(chunk: _Chunk, now_s: float) -> bool:
-    return now_s - chunk.seen_s >= CALL_PATIENCE_S
 
 
 def _thinnable(columns: InferenceColumns) -> Iterator[tuple[Thinnable, LayerTable | None]]:

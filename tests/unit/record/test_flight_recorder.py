@@ -298,6 +298,16 @@ async def test_beyond_the_budget_of_a_day_an_incident_is_listed_and_not_kept(bat
     assert await rows(tmp_path, "SELECT count(*) FROM inference") == [(6,)]
 
 
+async def test_a_slow_inference_whose_call_was_not_recorded_is_found_by_its_records(tmp_path: Path) -> None:
+    board = Board(100)
+    slow = board.inferences[SLOW_EVERY - 1]
+    slow.call = b""
+    await whole_capture(tmp_path, board, choice())
+    found = await rows(tmp_path, "SELECT time_us, value FROM incidents ORDER BY time_us")
+    assert found[0] == (slow.start_us, round(slow.us))
+    assert len(found) == 2
+
+
 async def test_figures_of_earlier_days_are_folded_by_the_hour(tmp_path: Path) -> None:
     half_an_hour_us, minute_us = 1_800_000_000, 60_000_000
     board = Board(120, period_us=half_an_hour_us)
