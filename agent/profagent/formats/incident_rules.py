@@ -28,6 +28,8 @@ _RULE = re.compile(
     re.ASCII,
 )
 _EVENT = re.compile(r"\s*(?P<subject>mark|loss)\s*(?:\[(?P<name>[^\]]+)\])?\s*")
+# `--budget` counts in powers of 1024.
+BYTES_PER_MIB = 1 << 20
 # A rule that has fired is ready again once its value has left the bound by this share.
 HYSTERESIS = 0.02
 
@@ -153,5 +155,5 @@ class KeepWhen:
 
     def __str__(self) -> str:
         rules = " or ".join(rule.text for rule in self.rules)
-        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / 1e6:g} MB a day"
+        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / BYTES_PER_MIB:g} MiB a day"
         return f"when {rules}, {self.around_us / 1e6:g} s around{budget}"
