@@ -356,15 +356,18 @@ CALL_PATIENCE_S = 5.0
 """s for the call of an inference: a flight recorder then takes the latency from the records."""
 CALLS_BEHIND_US = 1_000_000
 """µs behind an inference in which its call ends: a flight recorder then takes the latency from the records."""
-THINNED_LOGS_S = 60
+THINNED_LOGS_S = 10
 """s for which the position of a thinned log is remembered: later the log is known by its inference alone."""
 JUDGED_BY_RULES = 256
 """inferences that rules judge by one bound: for the next ones the bound is computed anew."""
 MARKS_SEEN_AGAIN = 5_000
 """marks of each log that a flight recorder reads again after a restart, for the past of frames: older ones no longer
 count for a rule's bound."""
-REMEMBERED_MINUTES = 120
-"""minutes of figures from which the past is known after a restart: older values no longer count for a rule's bound."""
+REMEMBERED_FIGURES = 120
+"""minutes with values, of each layer and latency, from which the past is known after a restart: older values no longer
+count for a rule's bound."""
+MOST_SPARE_FILES = 4_000
+"""files of thinned inferences that the next inferences are written into: further ones are removed."""
 MOST_THINNED_TOGETHER = 4_000
 """inferences whose records go in one transaction: the others follow in the next."""
 MOST_WAITING_EVENTS = 10_000

@@ -61,7 +61,7 @@ def test_a_board_is_deployed_to_and_known_by_name(board: DeployBoard, tmp_path: 
     assert board.entry.fingerprint == certificate.fingerprint
     job = simulated(board.roots)
     recorded = board.record(tmp_path / "ws")
-    assert recorded.code == 0, recorded.err
+    assert recorded.code == 0, recorded.err + recorded.out
     assert job.name in recorded.document["jobs"]  # beside the board's metrics
     assert recorded.document["board"] == board.entry.uuid
     shutil.rmtree(job)

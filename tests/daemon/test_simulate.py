@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -347,8 +346,9 @@ def test_a_second_process_has_the_npu_while_the_first_one_waits(tmp_path: Path) 
     assert len(busy["yolov5s"]) == 40
     assert 10 < len(busy["mobilenetv2"]) < 30
     times = sorted(time for times in busy.values() for time in times)
-    assert all(end <= begin for (_, end), (begin, _) in pairwise(times))
-    assert sum(begin - end < 2 * CALL_BEFORE_US for (_, end), (begin, _) in pairwise(times)) == len(busy["mobilenetv2"])
+    gaps = [begin - end for (_, end), (begin, _) in zip(times, times[1:])]
+    assert min(gaps) >= 0
+    assert sum(gap < 2 * CALL_BEFORE_US for gap in gaps) == len(busy["mobilenetv2"])
     calls = [api(file.read_bytes()) for file in tmp_path.glob("*/data/acl_api.*.0")]
     assert len({record[3] for records in calls for record in records}) == len(calls) == 2
 

@@ -82,7 +82,7 @@ class Rack:
         options: list[str | Path] = ["--simulate", "--time-lapse", str(TIME_LAPSE), "--rate", str(RATE)]
         options += ["--for", str(NIGHT_S), "--model", network, "--seed", str(100 * number + place)]
         options += ["--root", folder / "root", "--run", folder / "run", "--spools", "marks,metrics"]
-        options += ["--identity", f"board-{name}"]
+        options += ["--identity", f"board-{name}", "--log-level", "warning"]
         return options + (["--slow-stage", STALLS] if name == STALLING and number == STALLS_IN else [])
 
     def _settings(self, number: int) -> str:

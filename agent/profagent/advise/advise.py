@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.advise.rules import Language, Per, Rule
-    from profagent.stats.session_figures import Coding, SessionFigures
+    from profagent.stats.session_figures import Coding, ModelInferences, SessionFigures
     from profagent.store.database import Running
     from profagent.store.queries import SessionRow
 
@@ -78,9 +78,12 @@ CREATE TEMP TABLE layer_means (model TEXT, unit TEXT, segment INTEGER, layer_ind
 --   npu_us        sum of its layers on the NPU
 --   cpu_us        sum of its layers on the CPU
 --   latency_from  `call` or `records`; NULL where the latency is not known
+--   latencies     number of inferences whose latency is known; behind it `median_us`, `p95_us` and `max_us` of these
+--   outside_us    mean time of a latency before the first begin and after the last end of the records
 --   model
-CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL, latency_from TEXT);
--- Inferences.
+CREATE TEMP TABLE model_means (model TEXT, inferences INTEGER, us REAL, npu_us REAL, cpu_us REAL, latency_from TEXT,
+    latencies INTEGER, median_us REAL, p95_us REAL, max_us REAL, outside_us REAL);
+-- Inferences. After a flight recorder these are the kept ones, and a rule that reads them cannot tell.
 --   latency_us  time for which the program waited
 --   records_us  time from the first begin to the last end of its records, on both processors
 --   layers_us   sum of its layers
@@ -124,13 +127,18 @@ FROM parts WHERE step LIKE 'step %' GROUP BY step HAVING sum(us) FILTER (WHERE p
 """
 _STEP_US = "SELECT avg(us) FROM temp.step_times"
 _LAYER = f"INSERT INTO temp.layer_means VALUES ({', '.join('?' * (9 + len(RATIOS)))})"  # noqa: S608 - marks
-_MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?, ?)"
+_MODEL = "INSERT INTO temp.model_means VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WAIT = "INSERT INTO temp.npu_waits VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _INFERENCE = "INSERT INTO temp.inference_times VALUES (?, ?, ?, ?)"
 _HAS_CALLS = (
     "SELECT EXISTS (SELECT 1 FROM part JOIN log USING (log) WHERE session = ? AND kind = 'acl_api' AND offset > 0)"
 )
 _HAS_COUNTERS = "SELECT EXISTS (SELECT 1 FROM {} WHERE session = ?)"
+
+# Tables that have only the kept inferences after a flight recorder. The view of sessions counts all of them.
+_OF_KEPT = frozenset({"inference", "segment", "aicore", "aicpu", "inference_times", "npu_waits"})
+_SESSIONS_VIEW = "sessions"
+_THINNED = "a flight recorder thinned inferences, and what this rule reads is left of the kept ones alone"
 
 # Model, unit, segment, layer's name, layer's type.
 _Key = tuple[str, str, int, str, str]
@@ -225,6 +233,7 @@ async def advised(
     about: dict[str, bool] = {"times": bool(means.models), "steps": step_us is not None}
     about |= {"ss928": not is_other, "other": is_other}
     there = await _there(connection, session, about)
+    is_thinned = any(each["sampling"]["thinned"] for each in provenance)
     lacks = OTHER_DEVICE if is_other else LACKS
     whole_us = {each.model: each.parts.whole_us for each in means.models}
     runner = _Runner(connection, session.session, whole_us, step_us, language, bool(likely_counters(provenance)))
@@ -235,6 +244,9 @@ async def advised(
         if lacking := [need for need in rule.all_needs if need not in there]:
             if lacking[0] in lacks:
                 undecided.append(UndecidedRule(rule.id, lacks[lacking[0]]))
+            continue
+        if is_thinned and (rule.counters or _OF_KEPT & await runner.tables_of(rule)):
+            undecided.append(UndecidedRule(rule.id, _THINNED))
             continue
         of_rule = await runner.findings(rule)
         findings += of_rule
@@ -284,7 +296,7 @@ async def _unknown(connection: aiosqlite.Connection, rule: Rule) -> str:
 class _Runner:
     """Runs rules on a connection that has their tables."""
 
-    connection: aiosqlite.Connection
+    connection: Running
     session: int
     model_us: Mapping[str, float]
     step_us: float | None
@@ -310,6 +322,10 @@ class _Runner:
         for row in rows:
             by_model[row.get("model"), row.get(rule.each)].append(row)
         return [self._finding(rule, model, found) for (model, _), found in by_model.items()]
+
+    async def tables_of(self, rule: Rule) -> set[str]:
+        """Return the tables that a rule reads, also through views; none of a query that is wrong."""
+        return await self.connection.run(partial(_tables_of, rule, self.session))
 
     def _finding(self, rule: Rule, model: str | None, rows: list[dict[str, Any]]) -> RuleFinding:
         gains = [row["gain_us"] for row in rows]
@@ -338,12 +354,31 @@ class _Runner:
         return RuleFinding(*about, title, text, advice, rule.manual, gain_us, share, is_likely, evidence, [], rule.per)
 
 
+def _tables_of(rule: Rule, session: int, connection: sqlite3.Connection) -> set[str]:
+    found: set[str] = set()
+
+    def note(action: int, table: str | None, _column: str | None, _database: str | None, view: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and table is not None and view != _SESSIONS_VIEW:
+            found.add(table)
+        return sqlite3.SQLITE_OK
+
+    connection.set_authorizer(note)
+    try:
+        connection.execute(f"EXPLAIN {rule.sql}", {"session": session, **rule.thresholds}).fetchall()
+    except sqlite3.Error:
+        return set()
+    finally:
+        connection.set_authorizer(None)
+    return found
+
+
 class _Means:
     """The mean inference of each model, as rows of the rules' tables."""
 
     def __init__(self, figures: SessionFigures) -> None:
         self.models = figures.models()
         self._figures = figures
+        self._times = {each.model: each for each in figures.inference_times()}
         # By model, unit, segment, name and type: the mean time in an inference, in µs.
         self._sums: dict[_Key, float] = defaultdict(float)
         # By the same key, the lowest index among the layers, which gives the rows the order of the network.
@@ -360,9 +395,9 @@ class _Means:
         await connection.execute(_STEPS, (session,))
         await connection.executemany(_LAYER, [*self._layer_rows()])
         await connection.executemany(_MODEL, [*self._model_rows()])
-        for model, times in self._figures.inference_times():
+        for each in self._times.values():
             # SQLite stores NaN as NULL.
-            await connection.executemany(_INFERENCE, [(model, *row) for row in times.tolist()])
+            await connection.executemany(_INFERENCE, [(each.model, *row) for row in each.times.tolist()])
         await connection.executemany(_WAIT, (await npu_work_of(connection, session)).contention())
         await connection.execute("PRAGMA query_only = ON")
 
@@ -379,7 +414,9 @@ class _Means:
     def _model_rows(self) -> Iterator[tuple[Any, ...]]:
         for each in self.models:
             of_units = (sum(us for key, us in self._sums.items() if key[:2] == (each.model, unit)) for unit in UNITS)
-            yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from)
+            about = (each.latency.number, each.latency.median, each.latency.p95, each.latency.max)
+            outside_us = _outside_us(self._times[each.model])
+            yield (each.model, each.inferences, each.parts.whole_us, *of_units, each.latency_from, *about, outside_us)
 
     def _known_ratios(self, key: _Key) -> NDArray[np.float64] | None:
         means = self._ratios.get(key)
@@ -388,6 +425,16 @@ class _Means:
         with np.errstate(invalid="ignore"):
             is_share = np.isnan(means) | ((means >= 0) & (means <= LARGEST_RATIO))
         return means if is_share.all() else None
+
+
+def _outside_us(found: ModelInferences) -> float | None:
+    """Return the mean time of a latency that lies outside of its records."""
+    rest = found.times[:, 0] - found.times[:, 1]
+    number, total = int((~np.isnan(rest)).sum()), float(np.nansum(rest))
+    if found.latency is not None and found.whole is not None:
+        thinned_us = found.latency.total / found.latency.number - found.whole.total / found.whole.number
+        number, total = number + found.latency.number, total + thinned_us * found.latency.number
+    return total / number if number else None
 
 
 def _known(ratios: NDArray[np.float64]) -> list[float | None]:

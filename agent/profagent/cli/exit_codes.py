@@ -15,6 +15,8 @@ from profagent.limits import MOST_INCOMPLETE_LINES
 from profagent.store.coverage import why_incomplete
 from profagent.store.database import reading
 from profagent.store.queries import find_session
+from profagent.store.sampling import sampling_of
+from profagent.tables.provenance import keeping_line
 from profagent.tables.table import printable
 
 if TYPE_CHECKING:
@@ -36,9 +38,21 @@ def exit_code_of(summary: Mapping[str, Any], *, waits_for_records: bool = True) 
 
 
 async def exit_code_of_written(database: Path, sessions: Iterable[int | None], code: int = 0) -> int:
-    """Remark which sessions (None: the newest) are incomplete; return 4 if any is, else `code`."""
+    """Remark which sessions (None: the newest) lack inferences or are incomplete; return 4 if any is, else `code`."""
+    sessions = [*sessions]
+    await _tell_kept(database, sessions)
     is_complete = await tell_incomplete(database, sessions)
     return code if is_complete else IncompleteError.exit_code
+
+
+async def _tell_kept(database: Path, sessions: Iterable[int | None]) -> None:
+    """Remark which sessions have the rows of some inferences alone, because the others were passed over on purpose."""
+    async with reading(database) as connection:
+        for each in sessions:
+            number = (await find_session(connection, each)).session
+            sampling = await sampling_of(connection, number)
+            if sampling["passed_over"]:
+                tell(printable(f"session {number}: {keeping_line(sampling)}"))
 
 
 async def tell_incomplete(database: Path, sessions: Iterable[int | None]) -> bool:

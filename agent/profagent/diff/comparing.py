@@ -13,6 +13,7 @@ from profagent.diff.significance import differences, different_rows
 from profagent.formats.countermap import COUNTER_NAMES
 from profagent.formats.inference_times import LatencyFrom
 from profagent.stats.figures import DurationFigures, figures_of
+from profagent.stats.thinned import figures_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.diff.runs import LayerName, ModelRun
+    from profagent.formats.durations import Distribution
 
 
 Kind = Literal["same", "retyped", "renamed", "moved", "fused", "split", "inserted", "removed"]
@@ -232,7 +234,8 @@ class Change:
     """The figures of one thing in both runs.
 
     `p` is adjusted for all comparisons, None if a run has too few inferences. `times` has the number of a layer's
-    records in an inference of each run, if these differ: a sum of more records does not make a layer slower.
+    records in an inference of each run, if these differ: a sum of more records does not make a layer slower. With
+    `is_thinned` a flight recorder left histograms of a run, which no test for noise takes.
     """
 
     scope: Scope
@@ -243,16 +246,24 @@ class Change:
     is_significant: bool = False
     moved: tuple[Moved, ...] = ()
     times: tuple[float, float] | None = None
+    is_thinned: bool = False
+
+    @property
+    def known_difference(self) -> float | None:
+        """The difference of the medians, new minus base; None if histograms do not tell a median."""
+        is_unknown = self.is_thinned and None in (self.base.median, self.new.median)
+        return None if is_unknown else (self.new.median or 0.0) - (self.base.median or 0.0)
 
     @property
     def difference(self) -> float:
-        """The difference of the medians, new minus base."""
-        return (self.new.median or 0.0) - (self.base.median or 0.0)
+        """The difference of the medians, 0 if it is not known."""
+        return self.known_difference or 0.0
 
     @property
     def percent(self) -> float | None:
         """The difference in % of the base's median."""
-        return self.difference / self.base.median * 100 if self.base.median else None
+        found = self.known_difference
+        return found / self.base.median * 100 if found is not None and self.base.median else None
 
     def judged(self, floor: Floor) -> Change:
         """Return the change, significant if it exceeds noise and floor, and both runs have as many records."""
@@ -333,7 +344,13 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     origin = common_origin(base, new)
     ones = columns_of(base, origin, [matches[at].base for at in paired], types)
     others = columns_of(new, origin, [matches[at].new for at in paired], types)
-    tested = differences(_of_different(base, ones), _of_different(new, others), has_total=True)
+    is_thinned = base.thinned is not None or new.thinned is not None
+    # The kept inferences are those around the slow ones: they tell nothing of the rest.
+    tested = None if is_thinned else differences(_of_different(base, ones), _of_different(new, others), has_total=True)
+    thinned = (
+        _thinned_columns(base, origin, [matches[at].base for at in paired], types),
+        _thinned_columns(new, origin, [matches[at].new for at in paired], types),
+    )
     names = [" | ".join(new.layers[place].name for place in matches[at].new) for at in paired]
     scopes: list[tuple[Scope, str]] = [("layers", new.name)]
     if origin is not None:
@@ -344,11 +361,14 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
     changes = []
     for column, (scope, name) in enumerate(scopes):
         one, other = ones[column], others[column]
-        p = _p(one, other, None if tested is None else float(tested[column]))
-        figures = figures_of(_known(one)), figures_of(_known(other))
+        p = None if is_thinned else _p(one, other, None if tested is None else float(tested[column]))
+        figures = [
+            _figures(_known(values), of_run[column] if of_run else None, run.inferences)
+            for values, of_run, run in zip((one, other), thinned, (base, new), strict=True)
+        ]
         times = differing_records(base, new, matches[paired[column - first]]) if scope == "layer" else None
         p = None if p is None else min(1.0, p * comparisons)
-        change = Change(scope, name, *figures, p, times=times).judged(floor)
+        change = Change(scope, name, figures[0], figures[1], p, times=times, is_thinned=is_thinned).judged(floor)
         if change.is_significant and scope == "layer":
             change = replace(change, moved=_moved(base, new, matches[paired[column - first]]))
         changes.append(change)
@@ -360,7 +380,7 @@ def _compared(base: ModelRun, new: ModelRun, comparisons: int, floor: Floor) -> 
 def common_origin(base: ModelRun, new: ModelRun) -> LatencyFrom | None:
     """Return the origin from which both runs know the latency of most inferences: a call outlasts its records."""
     for origin in LatencyFrom:
-        if min(float((~np.isnan(run.latency(origin))).mean()) for run in (base, new)) >= LEAST_KNOWN:
+        if min(run.known_of(origin) for run in (base, new)) >= LEAST_KNOWN:
             return origin
     return None
 
@@ -380,6 +400,40 @@ def columns_of(
     ]
     latency = [] if origin is None else [run.latency(origin)]
     return [sum_where_known(run.times, is_completed=True), *latency, *sums]
+
+
+class _Thinned(NamedTuple):
+    """Times of thinned inferences, None if only sums are known; the mean is that of all inferences, or None."""
+
+    durations: Distribution | None
+    mean: float | None = None
+
+
+def _thinned_columns(
+    run: ModelRun, origin: LatencyFrom | None, layers: Sequence[tuple[int, ...]], types: Sequence[str]
+) -> list[_Thinned]:
+    """Return what was thinned of each of `columns_of`, empty without a flight recorder."""
+    thinned = run.thinned
+    if thinned is None:
+        return []
+    found = [_Thinned(thinned.layers if thinned.layers.number else None, run.time(range(len(run.layers))))]
+    if origin is not None:
+        found.append(_Thinned(thinned.latencies[origin]))
+    of_types = [tuple(place for place, layer in enumerate(run.layers) if layer.type == name) for name in types]
+    for places in (*layers, *of_types):
+        known = [thinned.by_layer[place] for place in places if place in thinned.by_layer]
+        is_single = len(places) == len(known) == 1 and known[0].durations is not None
+        found.append(_Thinned(known[0].durations) if is_single else _Thinned(None, run.time(places)))
+    return found
+
+
+def _figures(values: NDArray[np.float64], thinned: _Thinned | None, inferences: int) -> DurationFigures:
+    if thinned is None:
+        return figures_of(values)
+    found = DurationFigures(inferences, *[None] * 7)
+    if thinned.durations is not None:
+        found = figures_with(values, thinned.durations if thinned.durations.number else None)
+    return found if thinned.mean is None else found._replace(mean=thinned.mean, total=thinned.mean * found.number)
 
 
 def _of_different(run: ModelRun, columns: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from profagent.diff.comparing import Change, Floor, ModelDiff, compare, compare_calls
-from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported
+from profagent.diff.runs import ModelRun, joined_runs, model_runs, on_unit, read_exported, thinned_run
 from profagent.errors import UsageError
+from profagent.formats.durations import RESOLUTION
 from profagent.limits import READERS
 from profagent.stats.figures import UNITS
 from profagent.stats.records import calls_by_function, read_jobs
+from profagent.stats.thinned import refuse_skip, thinned_of
 from profagent.store.database import readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.tables.comparability import Subject, facts_of, model_differences, run_differences, verdict
@@ -170,9 +172,19 @@ class Diff:
         """True if any model has enough inferences to tell a change from noise."""
         return any(model.inference.p is not None for model in self.models)
 
+    @property
+    def is_thinned(self) -> bool:
+        """True if a flight recorder has thinned a run of any model, whose changes no test tells from noise."""
+        return any(model.inference.is_thinned for model in self.models)
+
 
 # What results of another device do not contain.
 _NOT_OF_OTHERS = ("sampling", "NPU clock", "DDR bytes", "effective shares of cube and vector")
+_THINNED = (
+    f"figures are of all inferences, with the warm-up, percentiles within {RESOLUTION:.1%}; most were thinned:"
+    " no test tells a change from noise, and of several layers or records together only the mean is known"
+)
+UNDECIDED_THINNED = "a flight recorder thinned inferences: no test tells a change from noise"
 # Figures that conditions of a scope are about.
 _SUBJECTS = {"latency": Subject.LATENCY, "layers": Subject.ALL, "api": Subject.CALLS}
 
@@ -216,6 +228,8 @@ async def diff(
     outcomes = [_outcome(condition, changes, _blocking(condition, found)) for condition in conditions]
     only = [*_only("BASE", one, pairs), *_only("NEW", other, pairs)]
     for side, run in (("BASE", one), ("NEW", other)):
+        if any(model.thinned for model in run.models):
+            remarks.append(f"{side}: {_THINNED}")
         if run.is_imported:
             remarks.append(f"{side} has no {', '.join(_NOT_OF_OTHERS)}: these are not compared")
     return Diff(one, other, models, calls, only, found, remarks, outcomes)
@@ -256,6 +270,8 @@ def _outcome(condition: Condition, changes: Sequence[Change], blocking: str) -> 
         undecided = "both runs do not know the latency by their calls, nor both by their records: ask for layers"
     elif not about:
         undecided = f"not in both runs: {condition.scope}{'' if condition.name is None else f' {condition.name}'}"
+    elif not failing and any(change.is_thinned for change in about):
+        undecided = UNDECIDED_THINNED
     elif all(change.p is None for change in about):
         undecided = "too few different inferences"
     elif not failing and (baseless := condition.baseless(changes)):
@@ -275,6 +291,8 @@ async def read_run(operand: Operand, skip: int | None) -> ComparedRun:
         session = await find_session(connection, operand.session)
         scopes = [Scope(session, job) for job in await jobs_of(connection, session.session, operand.job)]
         provenance = [await provenance_of(connection, scope) for scope in scopes]
+        thinned = [each for scope in scopes for each in await thinned_of(connection, scope)]
+        refuse_skip(skip, thinned)
         for scope in scopes:
             if not scope.job.frequency_mhz:
                 raise UsageError(
@@ -284,7 +302,8 @@ async def read_run(operand: Operand, skip: int | None) -> ComparedRun:
         runs: list[ModelRun] = []
         async with aclosing(read_jobs(readers, scopes, in_us=True)) as jobs:
             async for _, job in jobs:
-                runs += await asyncio.to_thread(model_runs, job, skip)
+                runs += await asyncio.to_thread(model_runs, job, 0 if thinned else skip)
+        runs += map(thinned_run, thinned)
         models = await asyncio.to_thread(joined_runs, runs)
         calls: dict[str, list[NDArray[np.float64]]] = {}
         for scope in scopes:
@@ -297,7 +316,7 @@ async def read_run(operand: Operand, skip: int | None) -> ComparedRun:
 def run_pairs(base: Sequence[ModelRun], new: Sequence[ModelRun]) -> list[tuple[ModelRun, ModelRun]]:
     """Return pairs of models of one name, each with the most inferences; or the only model of both runs."""
     ones, others = (
-        {model.name: model for model in sorted(run, key=lambda each: len(each.times))} for run in (base, new)
+        {model.name: model for model in sorted(run, key=lambda each: each.inferences)} for run in (base, new)
     )
     if len(ones) == len(others) == 1:
         return list(zip(ones.values(), others.values(), strict=True))

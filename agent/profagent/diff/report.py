@@ -6,6 +6,7 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
 
+from profagent.diff.diff import UNDECIDED_THINNED
 from profagent.formats.countermap import bound_mark
 from profagent.limits import MOST_LACKING, MOST_MARKDOWN_ROWS, MOST_NAMED_CHANGES
 from profagent.tables.provenance import SIMULATED_MARK, doubt_line, likely_counters, sampling_line
@@ -55,6 +56,8 @@ def _verdict(found: Diff) -> str:
     failed = f"{FAILED}: " if any(outcome.failing for outcome in found.outcomes) else ""
     if not found.models:
         return f"{failed}nothing is compared"
+    if not found.can_tell and found.is_thinned:
+        return f"{failed}cannot tell: {UNDECIDED_THINNED}"
     if not found.can_tell:
         return f"{failed}cannot tell: there are too few different inferences to tell a change from noise"
     changes = [change for model in found.models for change in model.changes.values() if change.is_significant]
@@ -80,7 +83,9 @@ def changes_text(found: Diff) -> str:
 
 def _model_change(model: ModelDiff) -> str:
     change, said = model.inference, _inference_text(model)
-    if change.p is None:
+    if change.is_thinned:
+        said += f", but {UNDECIDED_THINNED}"
+    elif change.p is None:
         said += ", but there are too few different inferences to tell a change from noise"
     elif change.is_significant:
         said += f", {'slower' if change.difference > 0 else 'faster'}, p {change.p:.4f}"
@@ -124,12 +129,13 @@ def _outcome_line(condition: Condition, failing: Sequence[Change], undecided: st
 
 def _change_text(change: Change) -> str:
     share = UNKNOWN if change.percent is None else f"{change.percent:+.1f} %"
-    return f"{share} ({change.base.median:.1f} → {change.new.median:.1f} us)"
+    base, new = (UNKNOWN if each.median is None else f"{each.median:.1f}" for each in (change.base, change.new))
+    return f"{share} ({base} → {new} us)"
 
 
 def _model_lines(model: ModelDiff) -> Iterator[str]:
     numbers = " and ".join(
-        f"{counted(len(run.times), 'inference')} of {counted(len(run.layers), 'layer')}"
+        f"{counted(run.inferences, 'inference')} of {counted(len(run.layers), 'layer')}"
         + (f" ({run.left_out:,} left out)" if run.left_out else "")
         for run in (model.base, model.new)
     )
@@ -138,7 +144,9 @@ def _model_lines(model: ModelDiff) -> Iterator[str]:
     yield f"{name}: {numbers}; {_judged_text(model.inference)}{origin}"
     if model.latency is not None:
         yield _judged_text(model.layers)
-    if model.inference.p is None:
+    if model.inference.is_thinned:
+        yield f"no change can be told: {UNDECIDED_THINNED}"
+    elif model.inference.p is None:
         yield "no change can be told: a run has fewer than 5 different inferences"
     for side, run in (("BASE", model.base), ("NEW", model.new)):
         inferences, layers = run.lacking()
@@ -151,7 +159,7 @@ def _lacking_text(inferences: int, run: ModelRun, layers: Mapping[int, int]) -> 
     names = ", ".join(f"{run.layers[place].name} ({layers[place]:,})" for place in shown)
     rest = f", and {len(layers) - len(shown):,} more layers" if len(layers) > len(shown) else ""
     verb = "lacks" if inferences == 1 else "lack"
-    return f"{inferences:,} of {counted(len(run.times), 'inference')} {verb} a layer that most have: {names}{rest}"
+    return f"{inferences:,} of {counted(run.inferences, 'inference')} {verb} a layer that most have: {names}{rest}"
 
 
 def _judged_text(change: Change) -> str:
@@ -174,7 +182,7 @@ def _layer_rows(found: Diff, model: ModelDiff) -> list[tuple[Cell, ...]]:
         if change is None:
             rows.append((*_alone(model, match), *bounds))
         elif change.is_significant or change.times or match.kind != "same" or across_devices:
-            figures = (change.base.median, change.new.median, change.difference, change.percent, change.p)
+            figures = (change.base.median, change.new.median, change.known_difference, change.percent, change.p)
             rows.append((_names(model, match), _what(match, change, likely), *figures, *bounds))
     return rows
 
@@ -223,9 +231,7 @@ def _times_text(base: float, new: float) -> str:
 def _alone(model: ModelDiff, match: Match) -> tuple[Cell, ...]:
     """Return the cells of a layer that only one run has, with its mean; NaN without an inference."""
     run, places = (model.base, match.base) if match.base else (model.new, match.new)
-    times = run.times[:, places[0]]
-    known = times[times == times]  # noqa: PLR0124 - a NaN is not equal to itself
-    mean = float(known.mean())
+    mean = run.mean(places[0])
     return (run.layers[places[0]].name, match.kind, *((mean, None) if match.base else (None, mean)), None, None, None)
 
 
@@ -365,8 +371,8 @@ def _run(run: ComparedRun) -> dict[str, Any]:
 def _model(model: ModelDiff, *, has_bounds: bool) -> dict[str, Any]:
     return {
         "model": model.name,
-        "base_inferences": len(model.base.times),
-        "new_inferences": len(model.new.times),
+        "base_inferences": model.base.inferences,
+        "new_inferences": model.new.inferences,
         "latency": None if model.latency is None else _change(model.latency),
         "latency_from": model.latency_from,
         "sum_of_layers": _change(model.layers),
@@ -398,7 +404,7 @@ def _change(change: Change) -> dict[str, Any]:
         "name": change.name,
         "base": change.base._asdict(),
         "new": change.new._asdict(),
-        "difference": change.difference,
+        "difference": change.known_difference,
         "percent": change.percent,
         "p": change.p,
         "significant": change.is_significant,

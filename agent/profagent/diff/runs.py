@@ -18,18 +18,22 @@ import numpy as np
 from profagent.errors import UsageError
 from profagent.formats.cells import text_of
 from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
-from profagent.formats.inference_times import LatencyFrom, completed, lacks_records
+from profagent.formats.durations import Distribution
+from profagent.formats.inference_times import LatencyFrom, completed, lacks_records, time_in_inference
 from profagent.formats.records import AI_CPU, is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, left_out, warm_up
+from profagent.stats.thinned import LATENCY, merged
 from profagent.store.columns import narrow
+from profagent.store.thinning import LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from profagent.stats.figures import JobRecords, ModelTimes
+    from profagent.stats.thinned import ThinnedFigures
     from profagent.store.queries import LayerRow
 
 METADATA_FILE = "metadata.json"
@@ -48,9 +52,55 @@ class LayerName(NamedTuple):
     unit: str
 
 
+class ThinnedLayer(NamedTuple):
+    """Times of a layer in thinned inferences: the sum of its records, how many there are, and of how many inferences.
+
+    `durations` is None if several records or segments make the layer's time: their sums are not known.
+    """
+
+    total: float
+    records: int
+    inferences: int
+    durations: Distribution | None
+
+    def joined(self, other: ThinnedLayer | None) -> ThinnedLayer:
+        """Return the times of both."""
+        if other is None:
+            return self
+        both = None
+        if self.durations is not None and other.durations is not None:
+            both = merged([self.durations, other.durations])
+        records, inferences = self.records + other.records, self.inferences + other.inferences
+        return ThinnedLayer(self.total + other.total, records, inferences, both)
+
+
+@dataclass(frozen=True, slots=True)
+class ThinnedRun:
+    """Inferences of a model that a flight recorder has thinned, with their warm-up.
+
+    `layers` are sums of layers; `by_layer` has the times of each layer by its index.
+    """
+
+    inferences: int
+    lacking: int
+    latencies: Mapping[LatencyFrom, Distribution]
+    layers: Distribution
+    by_layer: Mapping[int, ThinnedLayer]
+
+    def usual(self) -> Iterator[tuple[int, int]]:
+        """Yield the layers that most inferences have, and how many lack its record."""
+        for place, each in self.by_layer.items():
+            if 2 * each.inferences >= self.inferences > each.inferences:
+                yield place, self.inferences - each.inferences
+
+    def among(self, places: Sequence[int]) -> ThinnedRun:
+        """Return the run with layers at other indices."""
+        return replace(self, by_layer={places[place]: each for place, each in self.by_layer.items()})
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """A model's inferences, without those of its warm-up.
+    """A model's inferences, without those of its warm-up. `thinned` has further ones, None without a flight recorder.
 
     `times` has the shape (inferences, layers), NaN where an inference has no record of a layer, or fewer than most;
     several records of one layer are summed, and `records` counts them, 0 without any. `latencies` has the known latency
@@ -67,6 +117,12 @@ class ModelRun:
     counters: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     bound: Callable[[NDArray[np.float64]], str | None] = bound_by
     latencies: Mapping[LatencyFrom, NDArray[np.float64]] = field(default_factory=dict)
+    thinned: ThinnedRun | None = None
+
+    @property
+    def inferences(self) -> int:
+        """Number of inferences, those that were thinned among them."""
+        return len(self.times) + (self.thinned.inferences if self.thinned else 0)
 
     def latency(self, origin: LatencyFrom) -> NDArray[np.float64]:
         """Return the latency of each inference, NaN where that origin does not give it."""
@@ -75,12 +131,42 @@ class ModelRun:
     def lacking(self) -> tuple[int, dict[int, int]]:
         """Return the number of inferences that lack a record that most have, and that number by layer index."""
         lacks = lacks_records(self.records)
-        counts = lacks.sum(axis=0)
-        return int(lacks.any(axis=1).sum()), {place: int(counts[place]) for place in counts.nonzero()[0].tolist()}
+        counts, inferences = lacks.sum(axis=0), int(lacks.any(axis=1).sum())
+        for place, lacking in self.thinned.usual() if self.thinned else ():
+            counts[place] += lacking
+        inferences += self.thinned.lacking if self.thinned else 0
+        return inferences, {place: int(counts[place]) for place in counts.nonzero()[0].tolist()}
+
+    def known_of(self, origin: LatencyFrom) -> float:
+        """Return the share of the inferences whose latency is known from an origin."""
+        known = int((~np.isnan(self.latency(origin))).sum())
+        if self.thinned and origin in self.thinned.latencies:
+            known += self.thinned.latencies[origin].number
+        return known / self.inferences if self.inferences else 0.0
+
+    def time(self, places: Sequence[int]) -> float:
+        """Return the time of some layers together in the mean inference, as if none lacked a record."""
+        times, thinned = self.times[:, [*places]], self.thinned.by_layer if self.thinned else {}
+        sums, recorded = np.nansum(times, axis=0), (~np.isnan(times)).sum(axis=0)
+        for at, place in enumerate(places):
+            if place in thinned:
+                sums[at] += thinned[place].total
+                recorded[at] += thinned[place].inferences
+        return float(time_in_inference(sums, recorded, self.inferences).sum())
+
+    def mean(self, place: int) -> float:
+        """Return the mean time of a layer over the inferences that have a record of it; NaN without any."""
+        known = self.times[~np.isnan(self.times[:, place]), place]
+        total, number = float(known.sum()), len(known)
+        if self.thinned and (found := self.thinned.by_layer.get(place)):
+            total, number = total + found.total, number + found.inferences
+        return total / number if number else float("nan")
 
     def usual_records(self, place: int) -> float:
         """Return the median number of records of a layer, over inferences that have any."""
         records = self.records[:, place]
+        if self.thinned and (found := self.thinned.by_layer.get(place)):
+            return float(round(found.records / found.inferences))
         return float(np.median(records[records > 0])) if records.any() else 0.0
 
     def bound_of(self, place: int) -> str | None:
@@ -98,6 +184,25 @@ def model_runs(job: JobRecords, skip: int | None) -> list[ModelRun]:
     counts = {each.model: each.left_out for each in left}
     # Several models may share a name: the first one carries the number left out of all, so that sums are right.
     return joined_runs([_model_run(job, model, counts.pop(model.name, 0)) for model in job.models(keeps)])
+
+
+def thinned_run(found: ThinnedFigures) -> ModelRun:
+    """Return the inferences that a flight recorder has thinned as a run that has no times of single inferences."""
+    by_key: dict[tuple[bool, int, str], list[tuple[Distribution, int]]] = defaultdict(list)
+    for column, durations, inferences in found.layers():
+        by_key[column.layer < 0, column.layer, column.unit].append((durations, inferences))
+    layers = {}
+    for place, key in enumerate(sorted(by_key)):
+        parts = by_key[key]
+        inferences, records = max(number for _, number in parts), sum(each.number for each, _ in parts)
+        only = parts[0][0] if records == inferences else None
+        layers[place] = ThinnedLayer(sum(each.total for each, _ in parts), records, inferences, only)
+    latencies = {origin: found.of(subject) for origin, subject in LATENCY.items() if origin is not None}
+    thinned = ThinnedRun(found.all_inferences, found.lacking, latencies, found.of(LAYERS), layers)
+    names = tuple(_name_of(found.table.get(layer), unit) for _, layer, unit in sorted(by_key))
+    nothing = np.empty((0, len(names)))
+    latency = dict.fromkeys(latencies, np.empty(0))
+    return ModelRun(found.name, names, nothing, nothing.astype(np.int16), latencies=latency, thinned=thinned)
 
 
 def joined_runs(runs: list[ModelRun]) -> list[ModelRun]:
@@ -126,7 +231,9 @@ def _among(run: ModelRun, layers: tuple[LayerName, ...], places: list[int]) -> M
     times[:, places] = run.times
     records = np.zeros(times.shape, run.records.dtype)
     records[:, places] = run.records
-    return replace(run, layers=layers, times=times, records=records, counters=_counters_at(run, places))
+    thinned = run.thinned and run.thinned.among(places)
+    counters = _counters_at(run, places)
+    return replace(run, layers=layers, times=times, records=records, counters=counters, thinned=thinned)
 
 
 def _counters_at(run: ModelRun, places: Sequence[int]) -> dict[int, NDArray[np.float64]]:
@@ -154,7 +261,14 @@ def on_unit(run: ModelRun, unit: str) -> ModelRun:
     places = [place for place, layer in enumerate(run.layers) if layer.unit == unit]
     counters = {to: run.counters[place] for to, place in enumerate(places) if place in run.counters}
     layers = tuple(run.layers[place] for place in places)
-    return replace(run, layers=layers, times=run.times[:, places], records=run.records[:, places], counters=counters)
+    found = replace(run, layers=layers, times=run.times[:, places], records=run.records[:, places], counters=counters)
+    if run.thinned is None:
+        return found
+    # Sums of the layers of one unit are in no histogram.
+    by_layer = {to: run.thinned.by_layer[place] for to, place in enumerate(places) if place in run.thinned.by_layer}
+    is_all = len(by_layer) == len(run.thinned.by_layer)
+    of_unit = run.thinned.layers if is_all else Distribution()
+    return replace(found, thinned=replace(run.thinned, by_layer=by_layer, layers=of_unit))
 
 
 def _places(some: tuple[LayerName, ...], layers: tuple[LayerName, ...]) -> list[int] | None:
@@ -179,6 +293,7 @@ def _joined(parts: list[tuple[ModelRun, list[int]]]) -> ModelRun:
     latencies: dict[LatencyFrom, list[NDArray[np.float64]]] = {origin: [] for origin in LatencyFrom}
     pictures, skipped = frozenset[tuple[int, int]](), 0
     counters: dict[int, list[NDArray[np.float64]]] = defaultdict(list)
+    thinned = _joined_thinned([part.thinned.among(places) for part, places in parts if part.thinned])
     end = 0
     while parts:
         part, places = parts.pop(0)
@@ -199,7 +314,21 @@ def _joined(parts: list[tuple[ModelRun, list[int]]]) -> ModelRun:
         pictures=pictures,
         left_out=skipped,
         counters={place: np.concatenate(values) for place, values in counters.items()},
+        thinned=thinned,
     )
+
+
+def _joined_thinned(runs: Sequence[ThinnedRun]) -> ThinnedRun | None:
+    if not runs:
+        return None
+    by_layer: dict[int, ThinnedLayer] = {}
+    for place, each in (item for run in runs for item in run.by_layer.items()):
+        by_layer[place] = each.joined(by_layer.get(place))
+    latencies = {
+        origin: merged([run.latencies[origin] for run in runs]) or Distribution() for origin in runs[0].latencies
+    }
+    inferences, lacking = (sum(getattr(run, name) for run in runs) for name in ("inferences", "lacking"))
+    return ThinnedRun(inferences, lacking, latencies, merged([run.layers for run in runs]) or Distribution(), by_layer)
 
 
 def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
@@ -207,13 +336,9 @@ def _model_run(job: JobRecords, model: ModelTimes, left_out: int) -> ModelRun:
     for place, column in enumerate(model.columns):
         places[column.layer < 0, column.layer, column.unit].append(place)
     keys = sorted(places)
-    names = [model.table.get(layer) for _, layer, _ in keys]
     return ModelRun(
         model.name,
-        tuple(
-            _layer_name(layer, unit) if layer else LayerName(UNKNOWN, UNKNOWN, unit)
-            for layer, (*_, unit) in zip(names, keys, strict=True)
-        ),
+        tuple(_name_of(model.table.get(layer), unit) for _, layer, unit in keys),
         np.stack([sum_where_known(model.times[:, places[key]]) for key in keys], axis=1),
         narrow(np.stack([model.records[:, places[key]].sum(axis=1) for key in keys], axis=1)),
         model.pictures,
@@ -238,11 +363,13 @@ def sum_where_known(times: NDArray[np.float64], *, is_completed: bool = False) -
     return np.where(is_unknown, np.nan, total)
 
 
-def _layer_name(layer: LayerRow, unit: str) -> LayerName:
-    """Return the name of a layer with its unit.
+def _name_of(layer: LayerRow | None, unit: str) -> LayerName:
+    """Return the name of a layer with its unit; `layer` is None if the model's table has no such layer.
 
     Another tool's results name the AI CPU in the type: it moves to the unit, so that the layer matches a board's.
     """
+    if layer is None:
+        return LayerName(UNKNOWN, UNKNOWN, unit)
     if is_on_ai_cpu(layer.type):
         return LayerName(layer.name, layer.type.removesuffix(f" ({AI_CPU})"), UNITS[1])
     return LayerName(layer.name, layer.type, unit)

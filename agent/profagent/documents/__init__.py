@@ -68,11 +68,15 @@ class SamplingFigures(TypedDict):
 
 
 class SampledDocument(SamplingFigures):
-    """How completely the runtime sampled inferences; None where that is not known, for the reason `why`."""
+    """How completely the runtime sampled inferences; None where that is not known, for the reason `why`.
+
+    Of those that were `passed_over` on purpose, a flight recorder kept the figures of the `thinned` ones.
+    """
 
     keeping: str | None
     kept: int
     passed_over: int
+    thinned: int
 
 
 class LedgerSums(TypedDict):
@@ -177,7 +181,8 @@ class LeftOutDocument(TypedDict):
 class FrameDocument(TypedDict):
     """Frames of one process: latency and age at their ends in µs, pace, and numbers that are missing.
 
-    The program left out the `missing` numbers; of the `lost` ones nobody knows, as marks were lost there.
+    The program left out the `missing` numbers; of the `lost` ones nobody knows, as marks were lost there. In the
+    `undivided` frames some call has no records.
     """
 
     process: int
@@ -188,20 +193,22 @@ class FrameDocument(TypedDict):
     per_second: float | None
     missing: int
     lost: int
+    undivided: int
 
 
 class JudgedDocument(TypedDict):
     """Verdict on an objective for one model, layer, stage or program; `value` has the unit of the bound.
 
-    `exceeded` of `count` values are not within the bound, a `share` from 0 to 1. `guilty` is the part that explains
-    `guilty_share` of what these take more than usual; None if no single part does.
+    `exceeded` of `count` values are not within the bound, a `share` from 0 to 1; both are None where histograms do not
+    tell. `guilty` is the part that explains `guilty_share` of what these take more than usual; None if no single part
+    does.
     """
 
     name: str
     verdict: Literal["holds", "exceeded", "unknown"]
     value: float | None
     count: int
-    exceeded: int
+    exceeded: int | None
     share: float | None
     guilty: str | None
     guilty_share: float | None
@@ -281,13 +288,16 @@ class MovedDocument(TypedDict):
 
 
 class ChangeDocument(TypedDict):
-    """Figures of one thing in both runs, and the change of the medians; `p` is adjusted for all comparisons."""
+    """Figures of one thing in both runs, and the change of the medians; `p` is adjusted for all comparisons.
+
+    Where a flight recorder has thinned a run, `p` is None, and so is what its histograms do not tell.
+    """
 
     scope: Literal["latency", "layers", "layer", "type", "api"]
     name: str
     base: DurationsDocument
     new: DurationsDocument
-    difference: float
+    difference: float | None
     percent: float | None
     p: float | None
     significant: bool

@@ -380,7 +380,7 @@ class TrendPointDocument(TypedDict):
     started_us: int
     count: int
     median: float
-    mad: float
+    mad: float | None
     unit: Literal["us", "ticks"]
     time: str
     losses: int

@@ -173,6 +173,7 @@ class WatchedSampling(SamplingFigures):
     keeping: NotRequired[str | None]
     kept: NotRequired[int]
     passed_over: NotRequired[int]
+    thinned: NotRequired[int]
 
 
 class SummaryEvent(_Event, tag="summary", kw_only=True):

@@ -28,8 +28,6 @@ _RULE = re.compile(
     re.ASCII,
 )
 _EVENT = re.compile(r"\s*(?P<subject>mark|loss)\s*(?:\[(?P<name>[^\]]+)\])?\s*")
-# `--budget` counts in powers of 1024.
-BYTES_PER_MIB = 1 << 20
 # A rule that has fired is ready again once its value has left the bound by this share.
 HYSTERESIS = 0.02
 
@@ -47,6 +45,11 @@ class RuleSubject(StrEnum):
 
 
 TIMED = (RuleSubject.LATENCY, RuleSubject.LAYER, RuleSubject.FRAME, RuleSubject.STAGE)
+
+
+def has_quantiles(number: int) -> bool:
+    """Return True if a past of so many values has quantiles that a rule may use."""
+    return number >= FEWEST_FOR_A_QUANTILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ class IncidentRule:
         """Return the bound; None while the past has too few values for a quantile."""
         if self.quantile is None:
             return self.factor * (self.value or 0.0)
-        if past is None or past.number < FEWEST_FOR_A_QUANTILE:
+        if past is None or not has_quantiles(past.number):
             return None
         return self.factor * past.quantile(self.quantile)
 
@@ -153,7 +156,13 @@ class KeepWhen:
     budget_bytes: int | None
     cool_down_us: int
 
+    @property
+    def has_quantile(self) -> bool:
+        """True if a rule about inferences needs their past."""
+        of_inferences = (RuleSubject.LATENCY, RuleSubject.LAYER)
+        return any(rule.quantile is not None and rule.subject in of_inferences for rule in self.rules)
+
     def __str__(self) -> str:
         rules = " or ".join(rule.text for rule in self.rules)
-        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / BYTES_PER_MIB:g} MiB a day"
+        budget = "" if self.budget_bytes is None else f", {self.budget_bytes / 2**20:g} MiB a day"
         return f"when {rules}, {self.around_us / 1e6:g} s around{budget}"

@@ -228,15 +228,26 @@ def lacks_records(counts: NDArray[np.integer]) -> NDArray[np.bool_]:
     return lacks
 
 
-def completed(times: Floats) -> Floats:
+class Recorded(NamedTuple):
+    """Sum of each layer's times over some inferences, and how many of the `inferences` have a record of the layer."""
+
+    sums: Floats
+    recorded: NDArray[np.integer]
+    inferences: int
+
+
+def completed(times: Floats, others: Recorded | None = None) -> Floats:
     """Return `layer_times` with missing times filled in, so that an inference that lacks a record is not faster.
 
     A layer that at least half of the inferences recorded is in all of them, and gets its mean where the runtime dropped
-    the record. Inferences without a record of any other layer did not run that layer, which gets 0.
+    the record. Inferences without a record of any other layer did not run that layer, which gets 0. The means are also
+    over `others`.
     """
-    recorded = (~np.isnan(times)).sum(axis=0)
-    means = time_in_inference(np.nansum(times, axis=0), recorded, len(times))
-    return np.where(np.isnan(times), np.where(2 * recorded >= len(times), means, 0.0), times)
+    recorded, sums, inferences = (~np.isnan(times)).sum(axis=0), np.nansum(times, axis=0), len(times)
+    if others is not None:
+        sums, recorded, inferences = sums + others.sums, recorded + others.recorded, inferences + others.inferences
+    means = time_in_inference(sums, recorded, inferences)
+    return np.where(np.isnan(times), np.where(2 * recorded >= inferences, means, 0.0), times)
 
 
 def time_in_inference(sums: Floats, recorded: NDArray[np.integer], inferences: int) -> Floats:

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     Acknowledge = Callable[[Sequence[Acknowledgement]], Awaitable[None]]
 
 
+# Share of free pages from which on a flight recorder rewrites the database at its end.
+WORTHWHILE_FREE = 0.5
+
+
 class Step(Enum):
     """Step of the commit rule that a batch has just passed, in this order. Acknowledgements are sent a little later."""
 
@@ -502,6 +506,9 @@ class Recording:
                 await self._thin(self._ring, is_busy=_is_idle, is_over=True)
             await self._session.end(self._options.now_us())
             self._mirrors.close()
+            if self._ring is not None:
+                # While it read a backlog, the database held many more inferences than it kept.
+                await self._store.shrink(WORTHWHILE_FREE)
 
     def _write(
         self, events: Sequence[Received], read: Sequence[Arrival]

@@ -17,6 +17,7 @@ from profagent.advise.rules import all_rules
 from profagent.diff.diff import Operand, diff
 from profagent.diff.report import changes_text, diff_document
 from profagent.files import write_atomically
+from profagent.formats.durations import WeightedDurations
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER
 from profagent.ledger import REASONS, SEQUENCE_GAP
 from profagent.limits import (
@@ -33,7 +34,7 @@ from profagent.report.texts import Texts, translated
 from profagent.report.timeline import Timeline, series_of
 from profagent.stats.document import model_document, model_lines, stats_document
 from profagent.stats.figures import UNITS
-from profagent.stats.session_figures import SessionFigures, joined_us
+from profagent.stats.session_figures import SessionFigures
 from profagent.stats.stats import BYS, answered, gathered, stats_of_cleared
 from profagent.stats.trend import history
 from profagent.store.coverage import coverage_of, why_incomplete
@@ -56,11 +57,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from profagent.advise.rules import Language, Rule
     from profagent.diff.diff import Diff
-    from profagent.stats.session_figures import ModelFigures, StatsBy
+    from profagent.stats.session_figures import ModelFigures, ModelInferences, StatsBy
     from profagent.stats.stats import Stats
     from profagent.store.database import Running
     from profagent.store.queries import SessionRow
@@ -274,35 +273,39 @@ def _number(value: float | None) -> str:
 def _spreads(figures: SessionFigures) -> dict[str, Any]:
     unit, inferences = figures.unit("layer"), [*figures.inference_times()]
     layers = {
-        key: np.quantile(joined_us(parts), QUANTILES, overwrite_input=True)
-        for key, parts in figures.longest("layer", SPREAD_LAYERS).items()
+        key: WeightedDurations.of(*found).quantiles(QUANTILES)
+        for key, found in figures.longest("layer", SPREAD_LAYERS).items()
     }
     return {
         "unit": unit,
         "points": MOST_POINTS,
-        "inferences": [_spread(name, times, unit) for name, times in inferences],
+        "inferences": [_spread(each, unit) for each in inferences],
         "layers": [
             {
                 "name": key[1] if len(inferences) == 1 else " ".join(key[:2]),
-                "quantiles": quantiles.round(3).tolist(),
+                "quantiles": [round(each, 3) for each in quantiles],
             }
             for key, quantiles in layers.items()
         ],
     }
 
 
-def _spread(name: str, inferences: NDArray[np.float64], unit: str) -> dict[str, Any]:
-    latencies, _, layers = inferences.T
+def _spread(found: ModelInferences, unit: str) -> dict[str, Any]:
+    latencies, _, layers = found.times.T
     times = latencies[~np.isnan(latencies)]
-    has_latency = len(times) > 0
+    has_latency = len(times) > 0 or found.latency is not None
     if not has_latency:
         times = layers
-    counts, edges = np.histogram(times, bins=min(BINS, max(1, len(times))))
+    # The course has the kept inferences alone, the histogram all of them.
+    values, weights = WeightedDurations.of(times, found.latency)
+    number = int(weights.sum())
+    counts, edges = np.histogram(values, bins=min(BINS, max(1, number)), weights=weights)
     return {
-        "name": name,
+        "name": found.model,
         "what": "Latency" if has_latency else "Sum of the layers",
         "unit": "us" if has_latency else unit,
         "count": len(times),
+        "all": number,
         "edges": [round(edge, 3) for edge in edges.tolist()],
         "counts": counts.tolist(),
         "course": list(series_of(times, MOST_POINTS)),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from profagent.cli.progress import progress
 from profagent.errors import StoreError
 from profagent.stats.stats import BYS, stats
-from profagent.store.database import fetched, reading, transaction, writing
+from profagent.store.database import fetched, reading, shrink, transaction, writing
 from profagent.store.sessions import (
     clear_sessions,
     cleared_jobs,
@@ -168,7 +168,7 @@ async def clear(
                         done += 1
                     await connection.run(partial(_clear, group=group, figures=figures, now_us=now_us, lake=lake))
             await _remove_files(workspace, connection)
-            await _shrink(connection, workspace.root, tell)
+            await shrink(connection, workspace.root, tell, WORTHWHILE_SHARE)
     except OSError as error:
         raise StoreError(
             f"cannot delete what {workspace.root} holds: {error}",
@@ -226,16 +226,3 @@ async def _remove_files(workspace: Workspace, connection: aiosqlite.Connection) 
 def _remove(folder: Path) -> None:
     if folder.is_dir() and not folder.is_symlink():
         shutil.rmtree(folder)
-
-
-async def _shrink(connection: aiosqlite.Connection, root: Path, tell: Callable[[str], None]) -> None:
-    """Rewrite the database without its free pages; the copy needs disk space meanwhile."""
-    query = "SELECT * FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
-    ((pages, free, size),) = await fetched(connection, query)
-    if free < WORTHWHILE_SHARE * pages:
-        return
-    if shutil.disk_usage(root).free < 2 * (pages - free) * size:
-        tell(f"the database keeps {free * size / 2**20:.0f} MiB of unused space: the disk has no room to rewrite it")
-        return
-    await connection.execute("VACUUM")
-    await connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

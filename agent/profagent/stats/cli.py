@@ -17,7 +17,6 @@ from profagent.cli.options import age_us
 from profagent.cli.running import asynchronous
 from profagent.cli.target import target_options, tell_unrecorded
 from profagent.errors import UsageError
-from profagent.formats.durations import RESOLUTION
 from profagent.link.boards_file import BoardNames
 from profagent.stats.document import ANSWERS, cells_of, columns_of, model_lines, stats_document
 from profagent.stats.figures import UNITS
@@ -229,8 +228,6 @@ def _about_figures(answer: Stats) -> Iterator[str]:
     if answer.unit == "ticks":
         yield "durations are in ticks: without info.json nobody knows how long one takes"
     yield from chain(*map(model_lines, answer.models), *map(frame_lines, answer.frames))
-    if answer.is_thinned:
-        yield f"figures are of all inferences: percentiles and MAD are within {RESOLUTION:.1%}, warm-up is counted"
     if likely := likely_counters(answer.provenance):
         yield doubt_line(likely)
 

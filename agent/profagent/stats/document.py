@@ -126,6 +126,9 @@ def model_lines(found: ModelFigures) -> Iterator[str]:
     inferences = counted(found.inferences, "inference")
     if 0 < found.latency.number < found.inferences:
         yield f"{found.name}: its latency is known of {found.latency.number:,} of {inferences}"
+    if found.layers.number < found.inferences:
+        kept = f"{found.layers.number:,} of {inferences}"
+        yield f"{found.name}: its layers are those of {kept}: thinned ones have them in us, which are no ticks"
     if parts.is_too_much:
         yield f"{found.name}: its layers take {parts.layers_us:,.3f} us together, more than that: they overlap"
     if found.device is None and found.devices > 1:

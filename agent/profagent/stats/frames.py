@@ -27,7 +27,8 @@ STAGE, WAIT = "stage", "wait"
 class FrameFigures(NamedTuple):
     """Figures of the frames of one process, times in µs.
 
-    `missing` numbers were left out by the program; of the `lost` ones nobody knows, because marks were lost there.
+    `missing` numbers were left out by the program; of the `lost` ones nobody knows, because marks were lost there. Of
+    `undivided` frames some call has no records.
     """
 
     process: int
@@ -38,6 +39,7 @@ class FrameFigures(NamedTuple):
     per_second: float | None
     missing: int
     lost: int
+    undivided: int
 
     def document(self) -> dict[str, Any]:
         """Return the figures as values of JSON."""
@@ -47,7 +49,8 @@ class FrameFigures(NamedTuple):
     def of_document(cls, found: dict[str, Any]) -> FrameFigures:
         """Return the figures of what `document` returned."""
         times = {name: DurationFigures(**found[name]) for name in ("latency", "age")}
-        return cls(**{**found, **times})
+        # Figures of an earlier version do not say how many calls have no records.
+        return cls(**{"undivided": 0, **found, **times})
 
 
 async def frame_times(connection: Running, session: int) -> tuple[FrameTimes, JoinedBy]:
@@ -79,7 +82,7 @@ def frame_figures(times: FrameTimes, joined_by: JoinedBy) -> list[FrameFigures]:
         latency, age = (figures_of(_known(column[ours])) for column in (us, age_us))
         rate = times.per_second(number)
         # Numbers may be as large as an integer of the database: their sums may be larger.
-        sums = sum(missing[ours].tolist()), sum(lost[ours].tolist())
+        sums = sum(missing[ours].tolist()), sum(lost[ours].tolist()), int((times.undivided[ours] > 0).sum())
         found.append(FrameFigures(number, joined_by, int(ours.sum()), latency, age, rate, *sums))
     return sorted(found, key=lambda each: -each.frames)
 
@@ -104,6 +107,11 @@ def frame_lines(found: FrameFigures) -> Iterator[str]:
     rate = "N/A" if found.per_second is None else f"{found.per_second:,.2f}"
     drops = "N/A" if found.joined_by != "number" else f"{found.missing:,}"
     yield f"{about}: {rate} frames a second; dropped (numbers that are missing): {drops}"
+    if 0 < found.undivided < found.frames:
+        yield (
+            f"{about}: in {found.undivided:,} of {counted(found.frames, 'frame')} a call has no records and counts as a"
+            " whole: parts of calls (NPU, CPU, waits for a model) are those of the rest"
+        )
     if found.lost:
         yield f"{about}: {found.lost:,} more numbers are missing where marks were lost: nobody knows if they ran"
 

@@ -11,26 +11,25 @@ from profagent.formats.countermap import RATIOS, bound_by, mean_ratios
 from profagent.formats.inference_times import (
     NOT_IN_ANY_LAYER,
     InferencePace,
-    Latency,
     LatencyFrom,
     Parts,
     Spans,
     joined_spans,
-    latency_of,
     pace_of,
     time_in_inference,
 )
 from profagent.formats.records import is_on_ai_cpu
 from profagent.stats.figures import UNITS, UNKNOWN, DurationFigures, LayerColumn, LeftOut, left_out
-from profagent.stats.thinned import figures_with, merged
-from profagent.store.thinning import BEGIN, CALL, CALL_REST, LAYERS, RAN, WHOLE, WHOLE_REST
+from profagent.stats.thinned import LATENCY, REST, figures_with, latency_with, merged, whole_pace
+from profagent.store.thinning import LAYERS, WHOLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.formats.durations import Distribution
+    from profagent.formats.inference_times import Latency
     from profagent.stats.figures import CounterSample, JobRecords, ModelTimes
     from profagent.stats.thinned import ThinnedFigures
     from profagent.store.columns import RecordTable
@@ -58,8 +57,6 @@ KEYS: dict[str, tuple[str, ...]] = {
 # Groupings whose rows count inferences: their figures are of latencies.
 OF_WHOLE_INFERENCES = ("model", "device")
 SMALL_CODES = 1 << 16
-# Of thinned inferences, the subjects of latency, and of what no layer explains.
-_SUBJECTS = {LatencyFrom.CALL: (CALL, CALL_REST), LatencyFrom.RECORDS: (WHOLE, WHOLE_REST), None: (WHOLE, WHOLE_REST)}
 
 
 def split(codes: NDArray[np.int64], values: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -174,6 +171,19 @@ class _JobTimes(NamedTuple):
     ran_before: NDArray[np.float64]
 
 
+class ModelInferences(NamedTuple):
+    """Times of a model's inferences: latency, span of the records, and sum of layers.
+
+    `times` has the shape (inferences, 3), NaN where a time is not known; `latency` and `whole` are those of inferences
+    that a flight recorder has thinned, None without any.
+    """
+
+    model: str
+    times: NDArray[np.float64]
+    latency: Distribution | None
+    whole: Distribution | None
+
+
 class _ReducedModel:
     """A model's inferences of several JOBs, or those on one device, reduced to times so that records can be freed."""
 
@@ -188,8 +198,8 @@ class _ReducedModel:
         self._devices: set[int] = set()
         # Inferences that a flight recorder has thinned.
         self._thinned: list[ThinnedFigures] = []
-        # The total time of each column over all inferences.
-        self._sums: dict[tuple[LayerColumn, LayerRow | None], float] = defaultdict(float)
+        # Of each column over all inferences: its time with missing records filled in, without them, and its inferences.
+        self._sums: dict[tuple[LayerColumn, LayerRow | None], NDArray[np.float64]] = defaultdict(lambda: np.zeros(3))
 
     def add(self, model: ModelTimes, devices: Collection[int]) -> None:
         """Add the inferences of a JOB, which ran on these devices."""
@@ -199,8 +209,10 @@ class _ReducedModel:
         self._recorded = max(self._recorded, len({column.layer for column in model.columns if column.layer >= 0}))
         self._of_layers = max(self._of_layers, len(model.table))
         self._lacking += int((np.isnan(model.times) & (model.completed > 0)).any(axis=1).sum())
-        for column, total in zip(model.columns, model.completed.sum(axis=0).tolist(), strict=True):
-            self._sums[column, model.table.get(column.layer)] += total
+        recorded = (~np.isnan(model.times)).sum(axis=0)
+        sums = np.stack([model.completed.sum(axis=0), np.nansum(model.times, axis=0), recorded], axis=1)
+        for column, of_column in zip(model.columns, sums, strict=True):
+            self._sums[column, model.table.get(column.layer)] += of_column
 
     def add_thinned(self, thinned: ThinnedFigures) -> None:
         """Add inferences that a flight recorder has thinned."""
@@ -209,33 +221,28 @@ class _ReducedModel:
         layers = [*thinned.layers()]
         self._recorded = max(self._recorded, len({column.layer for column, *_ in layers if column.layer >= 0}))
         self._of_layers = max(self._of_layers, len(thinned.table))
-        inferences = thinned.of(LAYERS).number
+        self._lacking += thinned.lacking
         for column, found, recorded in layers:
-            mean = time_in_inference(np.array([found.total]), np.array([recorded]), inferences)
-            self._sums[column, thinned.table.get(column.layer)] += float(mean[0]) * inferences
+            self._sums[column, thinned.table.get(column.layer)] += (0.0, found.total, recorded)
 
     def _thinned_of(self, subject: str) -> Distribution | None:
         return merged([each.of(subject) for each in self._thinned])
+
+    @property
+    def _inferences(self) -> int:
+        return sum(map(len, self._layers)) + sum(each.all_inferences for each in self._thinned)
 
     def _latency(self) -> Latency:
         whole, calls = (
             joined_spans([getattr(job, name) for job in self._jobs] or [Spans(*np.empty((2, 0)))])
             for name in ("whole", "calls")
         )
-        if not self._thinned:
-            return latency_of(whole, calls)
-        by_call, by_records = (
-            int((~np.isnan(spans.us)).sum()) + sum(each.of(subject).number for each in self._thinned)
-            for spans, subject in ((calls, CALL), (whole, WHOLE))
-        )
-        # The rule of `latency_of`, over records and figures together.
-        return Latency(calls, LatencyFrom.CALL) if 2 * by_call >= by_records else Latency(whole, LatencyFrom.RECORDS)
+        return latency_with(whole, calls, self._thinned)
 
     def figures(self, unit: Unit) -> ModelFigures:
         """Return the figures of all inferences that were added; `unit` is the unit of the layers."""
         latency, layers = self._latency(), np.concatenate([np.empty(0), *self._layers])
         known = latency.us[~np.isnan(latency.us)]
-        of_layers, of_latency = self._thinned_of(LAYERS), self._thinned_of(_SUBJECTS[latency.origin][0])
         pace = pace_of(
             ((job.calls if latency.origin is LatencyFrom.CALL else job.whole).at(found), job.ran_before[found])
             for job in self._jobs
@@ -243,11 +250,11 @@ class _ReducedModel:
         )
         return ModelFigures(
             self._key[0],
-            len(layers) + (of_layers.number if of_layers is not None else 0),
-            figures_with(known, of_latency),
+            self._inferences,
+            figures_with(known, self._thinned_of(LATENCY[latency.origin])),
             latency.origin,
             *(self._pace_with_thinned() if self._thinned else pace),
-            figures_with(layers.copy(), of_layers),
+            self._sum_of_layers(layers.copy()),
             unit,
             self._recorded if self._of_layers else None,
             self._of_layers or None,
@@ -256,28 +263,26 @@ class _ReducedModel:
             len(self._devices),
         )
 
+    def _sum_of_layers(self, layers: NDArray[np.float64]) -> DurationFigures:
+        return self.exact(figures_with(layers, self._thinned_of(LAYERS)), sum(self.columns().values()))
+
     def _pace_with_thinned(self) -> InferencePace:
         """Return the pace from the first to the last inference; the gaps between thinned ones are not known."""
-        begins, ran = ([each.of(subject) for each in self._thinned] for subject in (BEGIN, RAN))
-        if len(self._thinned) != 1 or any(len({*job.loads.tolist()}) > 1 for job in self._jobs) or len(self._jobs) > 1:
-            return InferencePace(None, None)
-        ends = [(begins[0].least, begins[0].most), (ran[0].least, ran[0].most)]
-        for job in self._jobs:
-            known = ~np.isnan(job.whole.begin_us)
-            for place, values in enumerate((job.whole.begin_us[known], job.ran_before[known])):
-                least, most = ends[place]
-                ends[place] = float(values.min(initial=least)), float(values.max(initial=most))
-        (begin_us, end_us), (first, last) = ends
-        return InferencePace((last - first) / (end_us - begin_us) * 1e6 if end_us > begin_us else None, None)
+        loads = [
+            (job.whole.begin_us[found], job.ran_before[found])
+            for job in self._jobs
+            for _, found in split(job.loads, np.arange(len(job.loads)))
+        ]
+        found = whole_pace(loads, self._thinned)
+        return InferencePace(None if found is None else found.steps / found.us * 1e6, None)
 
-    def times(self) -> NDArray[np.float64]:
-        """Return the latency, the span of the records and the sum of layers of each inference.
-
-        The shape is (inferences, 3), NaN where a time is not known.
-        """
-        none = Spans(*np.empty((2, 0)))
+    def times(self) -> ModelInferences:
+        """Return the times of each inference, and those that were thinned."""
+        none, latency = Spans(*np.empty((2, 0))), self._latency()
         whole = joined_spans([none, *(job.whole for job in self._jobs)])
-        return np.stack([self._latency().us, whole.us, np.concatenate([np.empty(0), *self._layers])], axis=1)
+        times = np.stack([latency.us, whole.us, np.concatenate([np.empty(0), *self._layers])], axis=1)
+        of_latency, of_whole = (self._thinned_of(subject) for subject in (LATENCY[latency.origin], WHOLE))
+        return ModelInferences(self._key[0], times, of_latency, of_whole)
 
     def times_in_inference(self, by: By) -> dict[Key, float]:
         """Return the time that the mean inference spends on each row's layers."""
@@ -289,14 +294,28 @@ class _ReducedModel:
 
     def columns(self) -> dict[tuple[LayerColumn, LayerRow | None], float]:
         """Return the time that the mean inference spends on each of the model's columns."""
-        inferences = sum(map(len, self._layers)) + sum(each.of(LAYERS).number for each in self._thinned)
-        return {key: total / inferences for key, total in self._sums.items()}
+        if not self._sums:
+            return {}
+        filled, sums, recorded = np.array([*self._sums.values()]).T
+        kept, thinned = sum(map(len, self._layers)), sum(each.of(LAYERS).number for each in self._thinned)
+        times = time_in_inference(sums, recorded.astype(np.int64), kept + thinned) if thinned else filled / kept
+        return dict(zip(self._sums, times.tolist(), strict=True))
 
-    def rest(self) -> DurationFigures:
+    def rest(self, figures: ModelFigures) -> DurationFigures:
         """Return the figures of the time that no layer explains, in inferences whose latency is known."""
         latency = self._latency()
         rest = latency.us - np.concatenate([np.empty(0), *self._layers])
-        return figures_with(rest[~np.isnan(rest)], self._thinned_of(_SUBJECTS[latency.origin][1]))
+        found = figures_with(rest[~np.isnan(rest)], self._thinned_of(REST[latency.origin]))
+        return self.exact(found, figures.parts.rest_us)
+
+    def exact(self, found: DurationFigures, mean: float | None) -> DurationFigures:
+        """Return the figures of a time of all inferences with its mean, which that of thinned sums is close to.
+
+        Each thinned sum has for a missing record the mean of the layer as it was known then.
+        """
+        if not self._thinned or mean is None or found.number != self._inferences:
+            return found
+        return found._replace(mean=mean, total=mean * found.number)
 
 
 class Row(NamedTuple):
@@ -366,17 +385,13 @@ class SessionFigures:
         if job.counters is not None:
             self._add_counters(job, job.counters, keeps)
 
-    @property
-    def is_thinned(self) -> bool:
-        """True if some inferences have figures alone."""
-        return bool(self._thinned)
-
     def add_thinned(self, thinned: ThinnedFigures) -> None:
-        """Add inferences that a flight recorder has thinned: their times are in µs."""
+        """Add inferences that a flight recorder has thinned: their times are in µs, and so none is added to ticks."""
+        thinned = thinned if self.in_us else thinned.without_layers()
         keys: dict[By, Key] = {"model": (thinned.name,), "device": (thinned.name, str(thinned.device))}
         for by, key in keys.items():
             self._models[by].setdefault(key, _ReducedModel(key)).add_thinned(thinned)
-        self._left_out[thinned.name][0] += thinned.of(LAYERS).number
+        self._left_out[thinned.name][0] += thinned.all_inferences
         self._thinned += [
             (Coding(thinned.name, str(thinned.device), column, thinned.table.get(column.layer)), found)
             for column, found, _ in thinned.layers()
@@ -411,13 +426,10 @@ class SessionFigures:
         for code, found in split(coded.codes[places], places):
             self._counters.append((coded.of(code, UNITS[0]), counters.values[found, : len(RATIOS)], duration[found]))
 
-    def inference_times(self) -> Iterator[tuple[str, NDArray[np.float64]]]:
-        """Yield each model with the times of its inferences: latency, span of the records, sum of layers.
-
-        The shape is (inferences, 3), NaN where a time is not known.
-        """
-        for key, model in self._models["model"].items():
-            yield key[0], model.times()
+    def inference_times(self) -> Iterator[ModelInferences]:
+        """Yield the times of each model's inferences."""
+        for model in self._models["model"].values():
+            yield model.times()
 
     def columns(self) -> Iterator[tuple[Coding, float]]:
         """Yield the time that the mean inference of each model spends on each layer of a net."""
@@ -433,11 +445,22 @@ class SessionFigures:
                 found[coding.key(by)].append((durations, us))
         return found
 
-    def longest(self, by: By, most: int) -> dict[Key, list[tuple[NDArray[Any], float]]]:
-        """Return `durations` of the `most` rows that take the most time, the longest first."""
-        found = self.durations(by)
-        totals = {key: sum(float(each.sum()) * us for each, us in parts) for key, parts in found.items()}
-        return {key: found[key] for key in sorted(found, key=lambda key: -totals[key])[:most]}
+    def thinned(self, by: By) -> dict[Key, Distribution]:
+        """Return the durations of each row's records that a flight recorder has thinned."""
+        found: dict[Key, list[Distribution]] = defaultdict(list)
+        for coding, distribution in self._thinned:
+            if by != "aicpu" or coding.column.unit == UNITS[1]:
+                found[coding.key(by)].append(distribution)
+        return {key: whole for key, each in found.items() if (whole := merged(each)) is not None}
+
+    def longest(self, by: By, most: int) -> dict[Key, tuple[NDArray[np.float64], Distribution | None]]:
+        """Return `durations` in µs and `thinned` of the `most` rows that take the most time, the longest first."""
+        durations = {key: joined_us(parts) for key, parts in self.durations(by).items()}
+        thinned = self.thinned(by)
+        totals = {key: each.total for key, each in thinned.items()}
+        totals |= {key: float(each.sum()) + totals.get(key, 0.0) for key, each in durations.items()}
+        keys = sorted(totals, key=lambda key: -totals[key])[:most]
+        return {key: (durations.get(key, np.empty(0)), thinned.get(key)) for key in keys}
 
     def ratios(self, key_of: Callable[[Coding], K]) -> dict[K, NDArray[np.float64]]:
         """Return the mean ratios of the records that have counters, weighted by time, grouped by `key_of`."""
@@ -474,11 +497,12 @@ class SessionFigures:
         for each in models:
             parts, model = each.parts, self._models_by(by)[each.key]
             for key, time in model.times_in_inference(by).items():
-                rows.append(Row(key, figures[key], parts.share(time), bounds.get(key), time))
+                of_row = model.exact(figures[key], time) if by == "segment" else figures[key]
+                rows.append(Row(key, of_row, parts.share(time), bounds.get(key), time))
             if parts.rest_us is not None and by != "aicpu":
                 # The row of what no layer explains has as many parts in its key as the other rows.
                 key = (each.model, NOT_IN_ANY_LAYER, *[NONE] * (len(KEYS[by]) - 2))
-                rests.append(Row(key, model.rest(), parts.share(parts.rest_us), None, parts.rest_us))
+                rests.append(Row(key, model.rest(each), parts.share(parts.rest_us), None, parts.rest_us))
         return [*sorted(rows, key=lambda row: (-(row.in_inference or 0.0), row.key)), *rests]
 
     def _ratios_by(self, by: By) -> dict[Key, NDArray[np.float64]]:
@@ -486,18 +510,11 @@ class SessionFigures:
 
     def _figures(self, by: By) -> dict[Key, DurationFigures]:
         if by == "segment":
-            parts: Mapping[Key, Sequence[NDArray[np.float64]]] = self._sums
-            thinned = self._thinned_sums
+            parts = {key: np.concatenate(each) for key, each in self._sums.items()}
+            thinned = {key: found for key, each in self._thinned_sums.items() if (found := merged(each)) is not None}
         else:
-            parts = {key: [joined_us(each)] for key, each in self.durations(by).items()}
-            thinned = defaultdict(list)
-            for coding, found in self._thinned:
-                if by != "aicpu" or coding.column.unit == UNITS[1]:
-                    thinned[coding.key(by)].append(found)
-        return {
-            key: figures_with(np.concatenate([np.empty(0), *parts.get(key, ())]), merged(thinned.get(key, ())))
-            for key in {**parts, **thinned}
-        }
+            parts, thinned = {key: joined_us(each) for key, each in self.durations(by).items()}, self.thinned(by)
+        return {key: figures_with(parts.get(key, np.empty(0)), thinned.get(key)) for key in {**parts, **thinned}}
 
     def left_out(self) -> list[LeftOut]:
         """Return the number of inferences left out of each model, over all JOBs."""

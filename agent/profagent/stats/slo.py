@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from profagent.formats.durations import Distribution
-from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Latency, LatencyFrom, Spans, joined_spans, latency_of
+from profagent.formats.durations import RESOLUTION, Distribution
+from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans, joined_spans
 from profagent.limits import READERS
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.records import read_jobs
 from profagent.stats.session_figures import split
-from profagent.stats.thinned import merged, thinned_of
+from profagent.stats.thinned import LATENCY, is_thinned, latency_with, merged, thinned_of, whole_pace
 from profagent.store.database import readings
 from profagent.store.frames import frames_of
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import is_cleared
-from profagent.store.thinning import CALL, WHOLE
 from profagent.tables.frame_series import FrameSeries
 from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judgement, unjudged
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from profagent.formats.inference_times import Latency
     from profagent.stats.figures import JobRecords, ModelTimes
     from profagent.stats.thinned import ThinnedFigures
     from profagent.tables.slo import Judgement, Objective
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _NO_CLOCK = "the NPU's clock is not known"
-_THINNED = "a flight recorder thinned most: times are within 0.4 %, and the guilty part is that of those it kept"
+_THINNED = f"a flight recorder thinned most: percentiles are within {RESOLUTION:.1%}, a guilty part is that of the rest"
+_SEVERAL = "a flight recorder thinned most: of a layer with several records in an inference it has no sums"
+_NO_RATE = "a flight recorder thinned inferences of several loads: their rate is not known"
 _CLEARED = "`profagent gc` deleted its records"
 
 
@@ -82,30 +84,22 @@ class ModelSeries:
                 yield self._latency(model, jobs)
 
     def _latency(self, model: str, jobs: Sequence[_JobTimes]) -> JudgedSeries:
-        latency = self._latency_of(model, jobs)
+        thinned, nothing = self._thinned.get(model, []), Spans(*np.empty((2, 0)))
+        whole, calls = (joined_spans([nothing, *(getattr(job, of) for job in jobs)]) for of in ("whole", "calls"))
+        latency = latency_with(whole, calls, thinned)
         names, parts = _joined(jobs, "completed") if self._in_us else ((), np.empty((0, 0), np.float32))
         if self._in_us:
             rest = latency.us - parts.sum(axis=1)
             names, parts = (*names, NOT_IN_ANY_LAYER), np.column_stack([parts, rest])
-        why = "no latency is known" if latency.origin is None else _THINNED if model in self._thinned else ""
-        thinned = self._thinned_us(model, CALL if latency.origin is LatencyFrom.CALL else WHOLE)
-        return JudgedSeries(model, np.append(latency.us, thinned), *_steps(jobs, latency), names, parts, why)
-
-    def _latency_of(self, model: str, jobs: Sequence[_JobTimes]) -> Latency:
-        nothing = Spans(*np.empty((2, 0)))
-        whole, calls = (joined_spans([nothing, *(getattr(job, of) for job in jobs)]) for of in ("whole", "calls"))
-        if model not in self._thinned:
-            return latency_of(whole, calls)
-        by_call, by_records = (
-            int((~np.isnan(spans.us)).sum()) + sum(each.of(subject).number for each in self._thinned[model])
-            for spans, subject in ((calls, CALL), (whole, WHOLE))
-        )
-        # The rule of `latency_of`, over records and figures together.
-        return Latency(calls, LatencyFrom.CALL) if 2 * by_call >= by_records else Latency(whole, LatencyFrom.RECORDS)
-
-    def _thinned_us(self, model: str, subject: str) -> Floats:
-        found = merged([each.of(subject) for each in self._thinned.get(model, ())])
-        return np.empty(0) if found is None else np.repeat(*found.weighted())
+        why = "no latency is known" if latency.origin is None else _THINNED if thinned else ""
+        found = merged([each.of(LATENCY[latency.origin]) for each in thinned])
+        series = JudgedSeries(model, latency.us, *_steps(jobs, latency), names, parts, why, found)
+        if not thinned:
+            return series
+        # The kept inferences alone have no neighbours: only the rate over all is known.
+        pace = whole_pace([*_loads(jobs)], thinned)
+        steps_us, steps = np.empty((2, 0)) if pace is None else np.array([[pace.us], [pace.steps]])
+        return series._replace(steps_us=steps_us, steps=steps)
 
     def _layers(self, model: str, jobs: Sequence[_JobTimes], wanted: str | None) -> Iterator[JudgedSeries]:
         names, times = _joined(jobs, "times")
@@ -114,15 +108,17 @@ class ModelSeries:
             if wanted not in (None, name, name.removesuffix(ON_CPU)):
                 continue
             us = times[:, names.index(name)].astype(np.float64) if self._in_us and name in names else np.empty(0)
-            why = "" if self._in_us else _NO_CLOCK
+            why, found = "" if self._in_us else _NO_CLOCK, None
             if self._in_us and name in thinned:
-                us, why = np.append(us, np.repeat(*thinned[name].weighted())), _THINNED
-            yield JudgedSeries(f"{name} of {model}", us, why=why)
+                found, why = thinned[name], _THINNED
+                if found is None:
+                    us, why = np.empty(0), _SEVERAL
+            yield JudgedSeries(f"{name} of {model}", us, why=why, thinned=found)
 
-    def _thinned_layers(self, model: str) -> dict[str, Distribution]:
+    def _thinned_layers(self, model: str) -> dict[str, Distribution | None]:
         """Return the times of each layer in thinned inferences.
 
-        A layer of several records or segments is left out: of those only the time of each record is known.
+        None for a layer of several records or segments: of those only the time of each record is known.
         """
         found: dict[str, Distribution] = {}
         several = set()
@@ -135,7 +131,7 @@ class ModelSeries:
                 if columns[name] > 1 or distribution.number > inferences:
                     several.add(name)
                 found.setdefault(name, Distribution()).merge(distribution)
-        return {name: distribution for name, distribution in found.items() if name not in several}
+        return {name: None if name in several else distribution for name, distribution in found.items()}
 
 
 def _times_of(model: ModelTimes) -> _JobTimes:
@@ -167,6 +163,12 @@ def _joined(jobs: Sequence[_JobTimes], of: str) -> tuple[tuple[str, ...], NDArra
         part[:, [names.index(name) for name in job.layers]] = found
         parts.append(part)
     return (*names,), np.concatenate([np.empty((0, len(names)), np.float32), *parts])
+
+
+def _loads(jobs: Sequence[_JobTimes]) -> Iterator[tuple[Floats, Floats]]:
+    for job in jobs:
+        for _, at in split(job.loads, np.arange(len(job.loads))):
+            yield job.whole.begin_us[at], job.ran_before[at]
 
 
 def _steps(jobs: Sequence[_JobTimes], latency: Latency) -> tuple[Floats, Floats]:
@@ -216,7 +218,8 @@ async def judgements(
         series: list[Callable[[Objective], Iterator[JudgedSeries]]] = [models.of]
         if any(each.subject in FRAMED for each in objectives):
             joined = await frames_of(readers[0], found.session)
-            frames = FrameSeries(joined.joined_by)
+            has_thinned = await is_thinned(readers[0], found.session)
+            frames = FrameSeries(joined.joined_by, joined.work.part_names() if has_thinned else ())
             async for page in joined.pages():
                 frames.add(page)
             series.append(frames.of)

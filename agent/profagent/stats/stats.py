@@ -19,7 +19,7 @@ from profagent.stats.figures import DurationFigures, LeftOut, figures_of
 from profagent.stats.frames import FrameFigures, frame_figures, frame_rows, frame_times
 from profagent.stats.records import ApiCalls, calls_by_function, read_jobs
 from profagent.stats.session_figures import OF_WHOLE_INFERENCES, By, ModelFigures, Row, SessionFigures
-from profagent.stats.thinned import is_thinned, thinned_of
+from profagent.stats.thinned import refuse_skip, thinned_of
 from profagent.store.database import pages, readings
 from profagent.store.queries import Scope, find_session, jobs_of
 from profagent.store.sessions import figures_of_session, is_cleared, left_out_of
@@ -130,8 +130,7 @@ class Stats:
     """The answer to one question: rows in `unit`, largest first, what was left out, and the provenance of each JOB.
 
     `models` has the figures that shares refer to; it is empty where rows are not of inferences. `frames` has those of
-    whole frames, where rows are of their parts. With `is_thinned` some inferences have no records any more, so that
-    percentiles are known within RESOLUTION.
+    whole frames, where rows are of their parts.
     """
 
     by: StatsBy
@@ -142,7 +141,6 @@ class Stats:
     is_simulated: bool
     models: list[ModelFigures] = field(default_factory=list)
     frames: list[FrameFigures] = field(default_factory=list)
-    is_thinned: bool = False
 
     def abouts(self) -> list[str | None]:
         """Return the further values of each row as JSON, for rows that are stored.
@@ -185,11 +183,6 @@ async def stats(
         if await is_cleared(connection, found.session):
             return await stats_of_cleared(connection, found, by, job=job, skip=skip)
         scopes = [Scope(found, row) for row in await jobs_of(connection, found.session, job)]
-        if skip and await is_thinned(connection, found.session):
-            raise UsageError(
-                "--skip does not go with a session of a flight recorder",
-                hint="its figures are of all inferences, with the warm-up: leave it out",
-            )
         provenance = [await provenance_of(connection, scope) for scope in scopes]
         figures = await gathered(readers, scopes, (by,), skip)
         return await answered(connection, found, scopes, provenance, figures, by)
@@ -205,10 +198,11 @@ async def gathered(
     """Read the records of JOBs once for answers by all of `bys`; `seen` is awaited with each JOB before it is freed."""
     bys = frozenset(bys)
     thinned = [each for scope in scopes for each in await thinned_of(readers[0], scope)]
+    refuse_skip(skip, thinned)
     # What a flight recorder has thinned includes the warm-up, so that nothing is left out of the rest either.
     skip = 0 if thinned else skip
     figures = SessionFigures(bys, skip, in_us=all(scope.job.frequency_mhz for scope in scopes))
-    for each in thinned if figures.in_us else ():
+    for each in thinned:
         figures.add_thinned(each)
     asked = [] if bys.issubset(NOT_OF_INFERENCES) else scopes
     async with aclosing(read_jobs(readers, asked, in_us=figures.in_us)) as jobs:
@@ -243,8 +237,7 @@ async def answered(
         unit: Unit = "us" if by in _IN_US else figures.unit(by)
         # The CPU's layers alone do not show how much of an inference no layer explains.
         models = figures.models(by) if figures.in_us or by != "aicpu" else []
-        left, is_thinned = figures.left_out(), figures.is_thinned
-        return Stats(by, unit, figures.rows(by), left, provenance, session.simulated, models, is_thinned=is_thinned)
+        return Stats(by, unit, figures.rows(by), figures.left_out(), provenance, session.simulated, models)
     return Stats(
         by, "us", rows + await _stored_rows(connection, session.session, by), [], provenance, session.simulated
     )

@@ -48,7 +48,7 @@ Kind = Literal["latency", "layer", "metric"]
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
-    """One session of a trend: the median and MAD of `count` durations, in `unit` (us or ticks), and its facts.
+    """One session of a trend: the median of `count` durations and their MAD (or None), in `unit`, and its facts.
 
     `time` names the durations: `latency from call` or `records`, `layers` if no latency is known, or `layer`. `apart`
     says why the session is not compared with the newest one; it is empty if it is.
@@ -58,7 +58,7 @@ class TrendPoint:
     started_us: int
     count: int
     median: float
-    mad: float
+    mad: float | None
     unit: str
     time: str
     losses: int
@@ -317,7 +317,7 @@ def _point(night: NightSession, model: str, layer: str | None) -> TrendPoint | N
         if of_layer is None:
             return None
         figures, unit, time = of_layer, own.layers_unit, "layer"
-    if figures.median is None or figures.mad is None:
+    if figures.median is None:
         return None
     number, started_us, losses = (night.row[name] for name in ("session", "started_us", "losses"))
     facts = _facts(night, own)

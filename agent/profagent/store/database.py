@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import os
 import shlex
+import shutil
 import sqlite3
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -221,6 +222,24 @@ async def pages(connection: aiosqlite.Connection, sql: str, parameters: Any = ()
     cursor = await connection.execute(sql, parameters)
     while page := [*await cursor.fetchmany(ROWS_PER_PAGE)]:
         yield page  # type: ignore[misc]
+
+
+async def shrink(
+    connection: aiosqlite.Connection, folder: Path, tell: Callable[[str], None], worthwhile: float
+) -> None:
+    """Rewrite the database without its free pages if these are at least this share of all.
+
+    The copy needs room in the database's folder meanwhile; `tell` is called where there is none.
+    """
+    query = "SELECT * FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
+    ((pages, free, size),) = await fetched(connection, query)
+    if free < worthwhile * pages:
+        return
+    if shutil.disk_usage(folder).free < 2 * (pages - free) * size:
+        tell(f"the database keeps {free * size / 2**20:.0f} MiB of unused space: the disk has no room to rewrite it")
+        return
+    await connection.execute("VACUUM")
+    await connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def run_script(connection: sqlite3.Connection, script: str) -> None:

@@ -71,10 +71,11 @@ class FrameRules:
     def _judged(self, frames: Sequence[Frame]) -> Iterator[JudgedValue]:
         names = [*dict.fromkeys(PartName(*key) for frame in frames for key in frame.times())]
         subjects = [*self._subjects(names)]
-        bounds = [rule.bound(self._past.get(stage)) for rule, stage in subjects]
-        # What is usual is known of the first frames as well; a bound is not.
+        before = [rule.bound(self._past.get(stage)) for rule, stage in subjects]
         parts = self._learn(frames)
-        for (rule, stage), bound in zip(subjects, bounds, strict=True):
+        for (rule, stage), known in zip(subjects, before, strict=True):
+            # The first frames are judged by a quantile of themselves.
+            bound = rule.bound(self._past.get(stage)) if known is None else known
             if bound is not None and stage is None:
                 yield from self._of_frames(rule, bound, frames, names, parts)
             elif bound is not None and stage is not None:

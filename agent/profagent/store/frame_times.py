@@ -35,7 +35,7 @@ class FrameTimes:
 
     def __init__(self) -> None:
         self._us, self._age_us, self._process = array("d"), array("d"), array("q")
-        self._missing, self._lost = array("q"), array("q")
+        self._missing, self._lost, self._undivided = array("q"), array("q"), array("q")
         self._parts: dict[PartName, _Column] = defaultdict(_Column)
         # Of each stream of a process: number of frames, first and last end in ns.
         self._streams: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -50,6 +50,7 @@ class FrameTimes:
             self._process.append(frame.process)
             self._missing.append(frame.missing)
             self._lost.append(frame.lost)
+            self._undivided.append(frame.undivided)
             for key, us in frame.times().items():
                 column = self._parts[PartName(*key)]
                 column.frames.append(number)
@@ -85,6 +86,11 @@ class FrameTimes:
     def lost(self) -> NDArray[np.int64]:
         """How many numbers before each frame are not here while marks were lost."""
         return np.array(self._lost)
+
+    @property
+    def undivided(self) -> NDArray[np.int64]:
+        """How many calls of each frame have no records."""
+        return np.array(self._undivided)
 
     def part_names(self) -> list[PartName]:
         """Return the names of all parts, in the order in which they came first."""

@@ -62,8 +62,9 @@ class Frame:
 
     `stream` tells apart what numbers frames in a process: a thread where they are joined by order, else how often the
     numbers began anew. `missing` is how many numbers the program left out before this one; `lost` how many are not
-    here while marks were lost, so that nobody knows. `inferences` are the numbers of its sampled inferences. A frame
-    that is known by one mark alone has no parts.
+    here while marks were lost, so that nobody knows. `inferences` are the numbers of its sampled inferences, and
+    `undivided` how many of its calls have none: what these did is not known. A frame that is known by one mark alone
+    has no parts.
     """
 
     process: int
@@ -76,6 +77,7 @@ class Frame:
     inferences: tuple[int, ...] = ()
     missing: int = 0
     lost: int = 0
+    undivided: int = 0
 
     @property
     def us(self) -> float:
@@ -362,7 +364,8 @@ class _Process:
         begin, end = frame.begin_ns, frame.end_ns
         self._take_unplaced(frame, begin, end)
         missing, lost = self._missing(frame)
-        inferences = sorted({number for call, _ in frame.calls for number in self._work.inferences(call)})
+        of_calls = [self._work.inferences(call) for call, _ in frame.calls]
+        inferences = sorted({number for each in of_calls for number in each})
         return Frame(
             frame.process,
             frame.stream,
@@ -374,6 +377,7 @@ class _Process:
             tuple(inferences),
             missing,
             lost,
+            sum(not each for each in of_calls),
         )
 
     def _take_unplaced(self, frame: _OpenFrame, begin: int, end: int) -> None:

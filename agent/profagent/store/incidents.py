@@ -10,6 +10,7 @@ import numpy as np
 
 from profagent.errors import UsageError
 from profagent.formats.incident_rules import RuleState, RuleSubject
+from profagent.formats.inference_times import Spans
 from profagent.ingest.marks import NEW_MARKS, NEW_SPANS, marks_of_frames
 from profagent.ingest.metrics import NEW_SAMPLES
 from profagent.limits import MARKS_SEEN_AGAIN
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from profagent.formats.incident_rules import IncidentRule, KeepWhen
-    from profagent.formats.inference_times import Spans
 
 US_PER_DAY = 86_400_000_000
 # Sources whose newest row is remembered: the marks of each log, and the time up to which frames were judged.
@@ -35,9 +35,16 @@ _LOGS = (
     "SELECT log FROM session_job s JOIN job j USING (job) JOIN log l ON l.job = j.job"
     " WHERE s.session = ? AND j.name GLOB ? AND l.offset > 0"
 )
-_BYTES = (
-    "SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
-    " (SELECT log FROM json_each(?) CROSS JOIN segment ON inference = value)"
+# Of these inferences, how many are here, and the bytes of their logs.
+_KEPT = (
+    "SELECT (SELECT count(*) FROM json_each(?1) CROSS JOIN inference ON inference = value),"
+    " (SELECT ifnull(sum(offset), 0) FROM log WHERE log IN"
+    " (SELECT log FROM json_each(?1) CROSS JOIN segment ON inference = value))"
+)
+# Inferences that are here and ended before a time.
+_BEFORE = (
+    "SELECT inference, start_us, end_us FROM inference"
+    " WHERE session = ? AND figures = 'final' AND start_us IS NOT NULL AND end_us <= ?"
 )
 
 
@@ -74,7 +81,7 @@ class Incident:
 
 _COLUMNS = tuple(each.name for each in fields(Incident))
 _ROW = ", ".join(_COLUMNS)
-_OF_SESSION = f"SELECT {_ROW} FROM incident WHERE session = ? ORDER BY number"  # noqa: S608 - names of columns
+_OF_SESSION = f"SELECT {_ROW} FROM incident WHERE session = ? ORDER BY time_us, number"  # noqa: S608 - names of columns
 _WRITE = f"INSERT OR REPLACE INTO incident (session, {_ROW}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"  # noqa: S608 - as above
 
 
@@ -98,7 +105,7 @@ async def has_recorders(connection: aiosqlite.Connection) -> bool:
 
 
 async def incidents_of(connection: aiosqlite.Connection, session: int) -> list[Incident]:
-    """Return the incidents of a session in the order in which they were found."""
+    """Return the incidents of a session in the order of time."""
     rows = await fetched(connection, _OF_SESSION, (session,)) if await has_recorders(connection) else []
     return [Incident(*row) for row in rows]
 
@@ -143,6 +150,8 @@ class Incidents:
         self.all = [Incident(*row) for row in connection.execute(_OF_SESSION, (session,))]
         # Incidents to write, by number.
         self._changed: dict[int, Incident] = {}
+        # Inferences that were kept, by number of their incident.
+        self._kept: dict[int, list[int]] = {}
         connection.execute("INSERT OR IGNORE INTO flight_recorder VALUES (?, ?, NULL, '{}', 0)", (session, str(choice)))
         ((self.decided_us, seen, self.cooled_down),) = connection.execute(
             "SELECT decided_us, seen, cooled_down FROM flight_recorder WHERE session = ?", (session,)
@@ -153,6 +162,7 @@ class Incidents:
         # The marks before tell what is usual, and have the frames that were not complete.
         for source in [each for each in self._seen if each.startswith(_FRAMES)]:
             self._seen[source] -= MARKS_SEEN_AGAIN
+        self._recount(connection)
         # By rule and model.
         self._states = {
             (rule, incident.model or ""): RuleState(fired_us=incident.time_us)
@@ -171,13 +181,34 @@ class Incidents:
         self.cooled_down += state.passed_over - before
         return fires
 
+    @property
+    def kept(self) -> set[int]:
+        """Inferences that are kept for an incident."""
+        return {number for numbers in self._kept.values() for number in numbers}
+
+    def _recount(self, connection: sqlite3.Connection) -> None:
+        """Count the inferences of kept windows by their rows, whatever a process before wrote until it was killed."""
+        rows = connection.execute(_BEFORE, (self._session, self.decided_us)).fetchall()
+        numbers, begin_us, end_us = np.array(rows, np.int64).reshape(-1, 3).T
+        places = self.places(Spans(begin_us.astype(np.float64), end_us.astype(np.float64)))
+        for place, incident in enumerate(self.all):
+            if incident.kept:
+                self._count_kept(connection, incident, numbers[places == place])
+
     def add(self, found: Found) -> None:
-        """Add an incident, or widen the window of one that it overlaps."""
+        """Add an incident, or widen the window of one that it overlaps.
+
+        A kept window is not widened any more when the budget of the day is spent.
+        """
         begin, end = found.time_us - self._choice.around_us, found.time_us + self._choice.around_us
+        has_budget = self._has_budget(found.time_us)
         # Most incidents are found in the order of time.
         for incident in reversed(self.all):
-            if incident.begin_us <= end and begin <= incident.end_us:
-                incident.begin_us, incident.end_us = min(begin, incident.begin_us), max(end, incident.end_us)
+            is_inside = incident.begin_us <= found.time_us <= incident.end_us
+            can_widen = has_budget or not incident.kept
+            if is_inside or (can_widen and incident.begin_us <= end and begin <= incident.end_us):
+                if can_widen:
+                    incident.begin_us, incident.end_us = min(begin, incident.begin_us), max(end, incident.end_us)
                 if found.time_us == incident.time_us and incident.kept:
                     # The same inference, decoded anew under another number.
                     incident.inference = found.inference or incident.inference
@@ -187,13 +218,17 @@ class Incidents:
                 return
             if incident.end_us < begin - US_PER_DAY:
                 break
-        number = self.all[-1].number + 1 if self.all else 1
-        kept = int(self._has_budget(found.time_us))
-        if not kept:
-            found = found._replace(inference=None)  # it is thinned
-        made = Incident(number, **found._asdict(), begin_us=begin, end_us=end, kept=kept)
+        number = max((each.number for each in self.all), default=0) + 1
+        made = Incident(number, **found._asdict(), begin_us=begin, end_us=end, kept=1)
         self.all.append(made)
         self._changed[number] = made
+        if not has_budget:
+            self._pass_over(made)
+
+    def _pass_over(self, incident: Incident) -> None:
+        """Keep no inference of an incident."""
+        incident.kept, incident.inference = 0, None
+        self._changed[incident.number] = incident
 
     def _has_budget(self, time_us: int) -> bool:
         if self._choice.budget_bytes is None:
@@ -202,22 +237,55 @@ class Incidents:
         return sum(each.bytes for each in self.all if each.time_us // US_PER_DAY == day) < self._choice.budget_bytes
 
     def places(self, whole: Spans) -> NDArray[np.int64]:
-        """Return for each inference the place of the incident whose window has a part of it, -1 for none."""
+        """Return for each inference the place of the incident whose window has a part of it, -1 for none.
+
+        In several windows, one that is kept counts.
+        """
         places = np.full(len(whole.begin_us), -1)
         if len(places) and self.all:
             first, last = whole.begin_us.min(), whole.end_us.max()
-            for place, incident in enumerate(self.all):
-                if incident.end_us >= first and incident.begin_us <= last:
-                    places[(whole.end_us >= incident.begin_us) & (whole.begin_us <= incident.end_us)] = place
+            near = [
+                (place, incident)
+                for place, incident in enumerate(self.all)
+                if incident.end_us >= first and incident.begin_us <= last
+            ]
+            for place, incident in sorted(near, key=lambda each: each[1].kept):
+                places[(whole.end_us >= incident.begin_us) & (whole.begin_us <= incident.end_us)] = place
         return places
 
-    def count(self, connection: sqlite3.Connection, place: int, numbers: NDArray[np.int64]) -> None:
-        """Count inferences of an incident's window, and the bytes of their files where they are kept."""
-        incident = self.all[place]
-        incident.inferences += len(numbers)
-        if incident.kept:
-            incident.bytes += connection.execute(_BYTES, (json.dumps(numbers.tolist()),)).fetchone()[0]
+    def keep(self, connection: sqlite3.Connection, numbers: NDArray[np.int64], whole: Spans) -> NDArray[np.bool_]:
+        """Decide about inferences; return which of them are kept, and count these.
+
+        An incident found while records came faster than they were decided is kept only if the day has budget left when
+        the first inference of its window is decided.
+        """
+        self.decided_us = int(max(self.decided_us or 0, whole.end_us.max()))
+        places = self.places(whole)
+        is_kept = np.zeros(len(numbers), np.bool_)
+        for place in sorted(np.unique(places[places >= 0]).tolist(), key=lambda place: self.all[place].time_us):
+            incident = self.all[place]
+            if not incident.inferences and not self._has_budget(incident.time_us):
+                self._pass_over(incident)
+            if incident.kept:
+                ours = places == place
+                self._count_kept(connection, incident, numbers[ours])
+                is_kept |= ours
+        return is_kept
+
+    def _count_kept(self, connection: sqlite3.Connection, incident: Incident, numbers: NDArray[np.int64]) -> None:
+        """Add inferences to a window. Those that were decoded anew meanwhile have another number, and count once."""
+        kept = self._kept.setdefault(incident.number, [])
+        kept += numbers.tolist()
+        incident.inferences, incident.bytes = connection.execute(_KEPT, (json.dumps(kept),)).fetchone()
         self._changed[incident.number] = incident
+
+    def count_thinned(self, whole: Spans) -> None:
+        """Count inferences that were thinned in this transaction in the incidents that the budget has passed over."""
+        places = self.places(whole)
+        for place in np.unique(places[places >= 0]).tolist():
+            incident = self.all[place]
+            incident.inferences += int((places == place).sum())
+            self._changed[incident.number] = incident
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write what has changed, in the open transaction."""

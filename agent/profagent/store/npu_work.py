@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NONE = -1
+# Ends of the name of a wait for the same model.
+_OTHERS = (" of another call", " of another process")
 _RUNNING = (EXECUTE, EXECUTE_ASYNC, SYNCHRONIZE)
 _INFERENCES = "SELECT inference, model, device_id, start_us, end_us FROM inference WHERE session = ? ORDER BY inference"
 _MODELS = "SELECT model, name FROM model WHERE model IN ({})"
@@ -128,6 +130,11 @@ class NpuWork:
         np.maximum.at(last_ns, self._segments.call[ours], self._segments.start_ns[ours])
         return device, last_ns
 
+    def part_names(self) -> set[str]:
+        """Return the names that parts of calls have: which of them there are depends on records."""
+        waits = [f"wait for {name}{of}" for name in self._models.values() for of in ("", *_OTHERS)]
+        return {f"{part} {name}" for name in self._models.values() for part in ("call", "NPU", "CPU")} | {*waits}
+
     def name(self, call: int) -> str:
         """Return the name of the model that a call runs."""
         return self._models[int(self.calls.model[call])]
@@ -156,8 +163,8 @@ class NpuWork:
         name = self._models[other]
         if name != self.name(call):
             return f"wait for {name}"
-        is_here = self._process_of.get(other) == int(self.calls.process[call])
-        return f"wait for {name} of another {'call' if is_here else 'process'}"
+        is_elsewhere = self._process_of.get(other) != int(self.calls.process[call])
+        return f"wait for {name}{_OTHERS[is_elsewhere]}"
 
     def contention(self) -> list[Contention]:
         """Return which model waited for which, the longest wait first."""

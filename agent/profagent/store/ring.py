@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.durations import Distribution
-from profagent.formats.incident_rules import RuleSubject
+from profagent.formats.incident_rules import RuleSubject, has_quantiles
 from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans
 from profagent.limits import (
     CALL_PATIENCE_S,
     JUDGED_BY_RULES,
     MOST_IN_RING,
     MOST_THINNED_TOGETHER,
-    REMEMBERED_MINUTES,
+    REMEMBERED_FIGURES,
     RING_SETTLE_S,
 )
 from profagent.store.calls import calls_near
@@ -30,7 +30,7 @@ from profagent.store.database import transaction
 from profagent.store.figures import us_per_tick
 from profagent.store.incidents import Found, Incidents
 from profagent.store.inference_columns import ColumnReader
-from profagent.store.thinning import CALL, CALL_REST, Thinnable, forget_logs, thin
+from profagent.store.thinning import CALL, CALL_REST, Thinnable, fold_figures, forget_logs, thin
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,15 +46,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LATENCY = "latency"
+US_PER_HOUR = 3_600_000_000
 _NEW = "SELECT inference FROM inference WHERE inference > ? AND session = ? ORDER BY inference"
 _SETTLED = (
     "SELECT inference, figures = 'final' FROM json_each(?) CROSS JOIN inference ON inference = value"
-    " WHERE figures <> 'pending'"
+    " WHERE figures <> 'pending' ORDER BY start_us, inference"
 )
+# The newest rows of each subject: of a model that runs seldom they reach further back.
 _PAST = (
-    "SELECT m.name, f.subject, f.number, f.total, f.squares, f.least, f.most, f.bins FROM minute_figure f"
-    " JOIN model m USING (model) WHERE f.session = ?1 AND f.subject NOT IN ('begin', 'ran', 'whole rest')"
-    " AND f.minute > (SELECT max(minute) FROM minute_figure WHERE session = ?1) - ?2"
+    "SELECT name, subject, number, total, squares, least, most, bins FROM (SELECT *, row_number() OVER"
+    " (PARTITION BY model, device_id, subject ORDER BY minute DESC) AS age FROM minute_figure WHERE session = ?"
+    " AND subject NOT IN ('begin', 'ran', 'whole rest')) f JOIN model m USING (model) WHERE age <= ?"
 )
 
 
@@ -76,11 +78,9 @@ class _Chunk:
     seen_s: float
     judged: NDArray[np.bool_] = field(init=False)
     decided: NDArray[np.bool_] = field(init=False)
-    # Those that an incident has counted.
-    counted: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.judged, self.decided, self.counted = np.zeros((3, len(self.found.numbers)), np.bool_)
+        self.judged, self.decided = np.zeros((2, len(self.found.numbers)), np.bool_)
 
     @property
     def subjects(self) -> list[str]:
@@ -108,6 +108,18 @@ class _Known:
     past: dict[tuple[str, str], Distribution] = field(default_factory=dict)
     # End of the inference that was judged last, by the board's clock.
     newest_us: float = 0.0
+    # Hour of the board's clock in which figures were folded last.
+    folded_hour: int = 0
+
+    def number(self, model: str) -> int:
+        """Return how many latencies of a model are in its past."""
+        past = self.past.get((model, LATENCY))
+        return past.number if past is not None else 0
+
+    def learn(self, model: str, values: dict[str, Floats]) -> None:
+        """Add values by subject to the past of a model."""
+        for subject, of_subject in values.items():
+            self.past.setdefault((model, subject), Distribution()).add(of_subject)
 
 
 class Ring:
@@ -137,8 +149,7 @@ class Ring:
             known = known or self._read(connection)
             self._see(known, connection, now_s)
             before = len(known.incidents.all)
-            for chunk in known.chunks:
-                self._judge(known, connection, chunk, now_s, is_over=is_over)
+            self._judge(known, connection, now_s, is_over=is_over)
             known.incidents.look_elsewhere(connection, int(known.newest_us) or None)
             known.incidents.look_at_frames(connection, is_over=is_over)
             found, has_more = self._decide(known, connection, now_s, is_over=is_over)
@@ -146,7 +157,12 @@ class Ring:
             # These are decided again, as where a log is not complete.
             for chunk in known.chunks if stayed and not is_over else ():
                 chunk.decided &= ~np.isin(chunk.found.numbers, [*stayed])
+            for each in found:
+                known.incidents.count_thinned(each.whole.at(~np.isin(each.numbers, [*stayed])))
             forget_logs(connection, wall_s)
+            if (hour := int(known.newest_us // US_PER_HOUR)) > known.folded_hour or is_over:
+                fold_figures(connection, self._session, known.newest_us)
+                known.folded_hour = hour
             known.incidents.write(connection)
         known.chunks = [chunk for chunk in known.chunks if not chunk.decided.all()]
         self._known = known
@@ -154,15 +170,17 @@ class Ring:
 
     def _read(self, connection: sqlite3.Connection) -> _Known:
         known = _Known(Incidents(connection, self._session, self._choice))
-        for model, subject, *columns, bins in connection.execute(_PAST, (self._session, REMEMBERED_MINUTES)):
+        for model, subject, *columns, bins in connection.execute(_PAST, (self._session, REMEMBERED_FIGURES)):
             name = LATENCY if subject == CALL else subject
             known.past.setdefault((model, name), Distribution()).merge(Distribution.unpacked(columns, bins))
         return known
 
     def _see(self, known: _Known, connection: sqlite3.Connection, now_s: float) -> None:
         new = [number for (number,) in connection.execute(_NEW, (known.last, self._session)).fetchall()]
+        # A process before has kept some of the first ones.
+        kept = frozenset[int]() if known.last else known.incidents.kept
         known.last = new[-1] if new else known.last
-        known.pending.update(new)
+        known.pending.update(number for number in new if number not in kept)
         waiting = json.dumps(sorted(known.pending))
         rows = connection.execute(_SETTLED, (waiting,)).fetchall()
         known.pending.difference_update(number for number, _ in rows)
@@ -171,24 +189,43 @@ class Ring:
         reader = ColumnReader(connection, only_times=True)
         for start in range(0, len(settled), MOST_THINNED_TOGETHER):
             for found, table in _thinnable(reader.read(settled[start : start + MOST_THINNED_TOGETHER])):
-                chunk = _Chunk(found, found.layer_times, table, now_s)
-                if known.incidents.decided_us is not None:
-                    # These were kept before a restart, and their windows have counted them.
-                    is_old = found.whole.end_us <= known.incidents.decided_us
-                    is_kept = is_old & (known.incidents.places(found.whole) >= 0)
-                    chunk.judged |= is_kept
-                    chunk.decided |= is_kept
-                known.chunks.append(chunk)
+                known.chunks.append(_Chunk(found, found.layer_times, table, now_s))
 
     # Judging
 
-    def _judge(
-        self, known: _Known, connection: sqlite3.Connection, chunk: _Chunk, now_s: float, *, is_over: bool
-    ) -> None:
-        """Judge the inferences of a chunk whose calls have come, or need not be waited for any longer."""
+    def _judge(self, known: _Known, connection: sqlite3.Connection, now_s: float, *, is_over: bool) -> None:
+        """Judge the inferences whose calls have come, in the order of time.
+
+        While a model has no past, its inferences wait for each other: then even the first is judged by a quantile,
+        whenever a recorder was killed before it had one.
+        """
+        ready: dict[str, list[tuple[_Chunk, NDArray[np.int64]]]] = {}
+        for chunk in known.chunks:
+            if len(places := self._ready(connection, chunk, is_late=is_over or _is_late(chunk, now_s))):
+                ready.setdefault(chunk.found.name, []).append((chunk, places))
+        for model, found in ready.items():
+            number = known.number(model)
+            is_first = not has_quantiles(number)
+            has_bounds = has_quantiles(number + sum(len(places) for _, places in found))
+            some = [
+                (chunk, places[start : start + JUDGED_BY_RULES])
+                for chunk, places in found
+                if has_bounds or not self._choice.has_quantile or is_over or _is_late(chunk, now_s)
+                for start in range(0, len(places), JUDGED_BY_RULES)
+            ]
+            for chunk, places in some if is_first else ():
+                known.learn(model, self._values(chunk, places))
+            for chunk, places in some:
+                values = self._values(chunk, places)
+                self._judge_some(known, chunk, places, values)
+                if not is_first:
+                    known.learn(model, values)
+
+    def _ready(self, connection: sqlite3.Connection, chunk: _Chunk, *, is_late: bool) -> NDArray[np.int64]:
+        """Return the inferences whose calls have come, or need not be waited for any longer."""
         places = np.flatnonzero(~chunk.judged)
         if not len(places):
-            return
+            return places
         whole = chunk.found.whole.at(places)
         calls, latest_us = calls_near(connection, chunk.found.model, whole)
         found = calls.spans(whole)
@@ -196,18 +233,18 @@ class Ring:
             column[places] = times
         # Calls are written as they end, so one that began later shows that none is missing.
         has_call = ~np.isnan(found.us) | (whole.end_us < latest_us)
-        is_late = is_over or now_s - chunk.seen_s >= CALL_PATIENCE_S
-        ready = places if is_late else places[has_call]
-        for start in range(0, len(ready), JUDGED_BY_RULES):
-            self._judge_some(known, chunk, ready[start : start + JUDGED_BY_RULES])
-        chunk.judged[ready] = True
+        return places if is_late else places[has_call]
 
-    def _judge_some(self, known: _Known, chunk: _Chunk, places: NDArray[np.int64]) -> None:
-        found, times = chunk.found, chunk.times[places]
-        calls, whole = found.calls.us[places], found.whole.us[places]
+    @staticmethod
+    def _values(chunk: _Chunk, places: NDArray[np.int64]) -> dict[str, Floats]:
+        times = chunk.times[places]
+        calls, whole = chunk.found.calls.us[places], chunk.found.whole.us[places]
         latency = whole if np.isnan(calls).all() else calls
         values: dict[str, Floats] = {LATENCY: latency, CALL_REST: latency - np.nansum(times, axis=1)}
-        values |= {subject: times[:, column] for column, subject in enumerate(chunk.subjects)}
+        return values | {subject: times[:, column] for column, subject in enumerate(chunk.subjects)}
+
+    def _judge_some(self, known: _Known, chunk: _Chunk, places: NDArray[np.int64], values: dict[str, Floats]) -> None:
+        found = chunk.found
         for rule in self._choice.rules:
             if rule.subject is RuleSubject.LATENCY and rule.name in ("", found.name):
                 self._apply(known, rule, chunk, places, LATENCY, values)
@@ -215,8 +252,7 @@ class Ring:
                 for column, subject in enumerate(chunk.subjects):
                     if rule.name in (name := chunk.name_of(column), *name.split("+")):
                         self._apply(known, rule, chunk, places, subject, values)
-        for subject, of_subject in values.items():
-            known.past.setdefault((found.name, subject), Distribution()).add(of_subject)
+        chunk.judged[places] = True
         known.newest_us = float(found.whole.end_us[places].max())
 
     def _apply(
@@ -283,27 +319,15 @@ class Ring:
                 return found, True
             if len(places):
                 count, surplus = count + len(places), surplus - len(places)
-                is_kept = self._count(known, connection, chunk, places)
+                is_kept = known.incidents.keep(connection, chunk.found.numbers[places], chunk.found.whole.at(places))
                 chunk.decided[places] = True
                 if not is_kept.all():
                     found.append(chunk.found.at(places[~is_kept]))
         return found, False
 
-    def _count(
-        self, known: _Known, connection: sqlite3.Connection, chunk: _Chunk, places: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Add inferences to the incidents that have them in their window; return which are kept."""
-        incidents, whole = known.incidents, chunk.found.whole.at(places)
-        incidents.decided_us = int(max(incidents.decided_us or 0, whole.end_us.max()))
-        of_incident = incidents.places(whole)
-        is_kept = np.zeros(len(places), np.bool_)
-        for number in np.unique(of_incident[of_incident >= 0]).tolist():
-            ours = of_incident == number
-            is_kept |= ours & bool(incidents.all[number].kept)
-            new = places[ours & ~chunk.counted[places]]
-            chunk.counted[new] = True
-            incidents.count(connection, number, chunk.found.numbers[new])
-        return is_kept
+
+def _is_late(chunk: _Chunk, now_s: float) -> bool:
+    return now_s - chunk.seen_s >= CALL_PATIENCE_S
 
 
 def _thinnable(columns: InferenceColumns) -> Iterator[tuple[Thinnable, LayerTable | None]]:

@@ -34,6 +34,7 @@ from profagent.ledger import RING_CALLS, ring_entry
 from profagent.limits import LARGEST_INTEGER, MOST_SAMPLING_NOTES, NAMED_PICTURES
 from profagent.store.calls import CallTable, call_tables
 from profagent.store.database import fetched, fetched_one, pages
+from profagent.store.incidents import recorder_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -146,6 +147,7 @@ async def sampling_of(connection: Running, session: int, job: int | None = None)
         "keeping": keeping,
         "kept": figures.sampled - passed_over,
         "passed_over": passed_over,
+        "thinned": passed_over if await recorder_of(connection, session) else 0,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from profagent.limits import LARGEST_INTEGER
 from profagent.link.messages import ENDED_STATES
 from profagent.store import counters, marks, thinning
 from profagent.store.coverage import write_coverage
-from profagent.store.database import fetched_of, in_memory, reading, refused, transaction, writing
+from profagent.store.database import fetched_of, in_memory, reading, refused, shrink, transaction, writing
 from profagent.store.room import make_room
 from profagent.store.rows import LedgerRows, path_from_sql, path_to_sql
 from profagent.store.sampling import full_rings, sampling_of, samplings_of
@@ -252,6 +252,13 @@ class Store:
         # The thread's last job refers to this object, and would keep the result in memory as it would the changes.
         applied, own.applied = own.applied, ()
         return applied
+
+    async def shrink(self, worthwhile: float) -> None:
+        """Rewrite the database if this share of it is free, unless another process writes it."""
+        assert self._connection is not None, "used outside of its context"
+        if self.file is not None:
+            with suppress(sqlite3.OperationalError):
+                await shrink(self._connection, self.file.parent, lambda _: None, worthwhile)
 
     async def note_counters(self, session: int, peak_bytes_per_s: float) -> None:
         """Replace the ledger's entries about implausible counters of a session's JOBs by those that hold now."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from profagent.formats.durations import Distribution
+from profagent.formats.inference_times import Recorded, completed
 from profagent.formats.names import DONE_SUFFIX, LogKind, joined_unit, split_unit
 from profagent.limits import THINNED_LOGS_S
 from profagent.store.database import fetched_of, keys_of
@@ -19,13 +20,15 @@ from profagent.store.rows import path_from_sql, path_to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.formats.inference_times import Spans
 
     Floats = NDArray[np.float64]
+    # Figures of a minute by subject: how many inferences have it, and their values.
+    Minute = dict[str, tuple[int, Distribution]]
 
 SCHEMA = """
 -- Flight recorder of a session: its rules, and how far they have looked.
@@ -58,14 +61,15 @@ CREATE TABLE IF NOT EXISTS incident (
     PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
 
--- Figures of thinned inferences by the minute in which they began, by the board's clock.
+-- Figures of thinned inferences by the minute in which they began, by the board's clock; those of an earlier day are
+-- folded into the first minute of their hour.
 CREATE TABLE IF NOT EXISTS minute_figure (
     session    INTEGER NOT NULL REFERENCES session,
     model      INTEGER NOT NULL REFERENCES model,
     device_id  INTEGER NOT NULL,
     subject    TEXT NOT NULL,           -- as `Thinnable.subjects` names them
     minute     INTEGER NOT NULL,
-    inferences INTEGER NOT NULL,
+    inferences INTEGER NOT NULL,        -- that have it; of `layers` those that lack no layer's record
     number     INTEGER NOT NULL,        -- values: of a layer its records
     total      REAL NOT NULL,
     squares    REAL NOT NULL,
@@ -111,10 +115,29 @@ CALL, WHOLE, LAYERS, CALL_REST, WHOLE_REST, BEGIN, RAN = (
     "ran",
 )
 US_PER_MINUTE = 60_000_000
-_MINUTES = (
-    "SELECT inferences, number, total, squares, least, most, bins FROM minute_figure"
-    " WHERE session = ? AND model = ? AND device_id = ? AND subject = ? AND minute = ?"
+MINUTES_PER_HOUR = 60
+MINUTES_PER_DAY = 24 * MINUTES_PER_HOUR
+_UNFOLDED = "SELECT DISTINCT minute / ?3 FROM minute_figure WHERE session = ?1 AND minute < ?2 AND minute % ?3 <> 0"
+_OF_HOUR = (
+    "SELECT model, device_id, subject, inferences, number, total, squares, least, most, bins FROM minute_figure"
+    " WHERE session = ? AND minute >= ? AND minute < ?"
 )
+# Spaces in the subject of a layer: unit, net and layer.
+_LAYER_SPACES = 2
+# The figures of a minute, or where it has none, those of the last minute before it. Each subject is found by a search
+# in the index: a scan would read all minutes of weeks.
+_OWN = "FROM minute_figure WHERE session = ?1 AND model = ?2 AND device_id = ?3"
+_MINUTE = f"""
+WITH RECURSIVE
+newest (at) AS (SELECT max(minute) {_OWN} AND subject = '{LAYERS}' AND minute <= ?4),
+subjects (name) AS (
+    SELECT min(subject) {_OWN}
+    UNION ALL SELECT (SELECT min(subject) {_OWN} AND subject > name) FROM subjects WHERE name IS NOT NULL
+)
+SELECT minute, subject, inferences, number, total, squares, least, most, bins
+FROM newest CROSS JOIN subjects CROSS JOIN minute_figure
+WHERE session = ?1 AND model = ?2 AND device_id = ?3 AND subject = name AND minute = at
+"""  # noqa: S608 - constants
 _WRITE = "INSERT OR REPLACE INTO minute_figure VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Inferences that share a log with one that stays, or whose log has not come completely: they stay as well.
 _STAYING = (
@@ -190,30 +213,38 @@ class Thinnable(NamedTuple):
             us=self.us[records],
         )
 
-    def subjects(self) -> Iterator[tuple[str, int, Floats]]:
-        """Yield each subject with the number of inferences that have it and its values."""
-        times = self.layer_times
-        layers = np.nansum(times, axis=1)
+    def subjects(self, before: Minute) -> Iterator[tuple[str, int, Floats]]:
+        """Yield each subject with the number of inferences that have it and its values.
+
+        A layer whose record is missing has its mean in the sums, which counts what was thinned `before`.
+        """
+        own = [" ".join(map(str, column)) for column in self.columns]
+        names = [*own, *(each for each in before if each.count(" ") == _LAYER_SPACES and each not in own)]
+        times = np.full((len(self.numbers), len(names)), np.nan)
+        times[:, : len(own)] = self.layer_times
+        filled = completed(times, _recorded(before, names))
+        layers = filled.sum(axis=1)
         by_call, by_records = self.calls.us, self.whole.us
         for subject, values in (
             (CALL, by_call),
             (WHOLE, by_records),
-            (LAYERS, layers),
             (CALL_REST, by_call - layers),
             (WHOLE_REST, by_records - layers),
             (BEGIN, self.whole.begin_us),
             (RAN, self.ran_before),
         ):
             yield subject, int((~np.isnan(values)).sum()), values
+        is_lacking = (np.isnan(times) & (filled > 0)).any(axis=1)
+        yield LAYERS, int((~is_lacking).sum()), layers
         order = np.argsort(self.column, kind="stable")
-        ends = np.cumsum(np.bincount(self.column, minlength=len(self.columns)))[:-1]
+        ends = np.cumsum(np.bincount(self.column, minlength=len(own)))[:-1]
         for place, us in enumerate(np.split(self.us[order], ends)):
-            unit, net, layer = self.columns[place]
-            yield f"{unit} {net} {layer}", int((~np.isnan(times[:, place])).sum()), us
-        for unit, net in dict.fromkeys(column[:2] for column in self.columns):
-            found = times[:, [place for place, each in enumerate(self.columns) if each[:2] == (unit, net)]]
-            is_known = ~np.isnan(found).all(axis=1)
-            yield f"{unit} {net}", int(is_known.sum()), np.nansum(found, axis=1)[is_known]
+            yield own[place], int((~np.isnan(times[:, place])).sum()), us
+        of_segments = [name.rpartition(" ")[0] for name in names]
+        for segment in dict.fromkeys(of_segments):
+            places = [place for place, each in enumerate(of_segments) if each == segment]
+            is_known = ~np.isnan(times[:, places]).all(axis=1)
+            yield segment, int(is_known.sum()), filled[:, places].sum(axis=1)[is_known]
 
 
 def thin(
@@ -303,29 +334,66 @@ def _rest_of(stored: str | bytes) -> str:
 
 
 def _add_figures(connection: sqlite3.Connection, session: int, found: Iterable[Thinnable]) -> None:
-    sums: dict[tuple[int, int, str, int], tuple[int, Distribution]] = {}
+    sums: dict[tuple[int, int, int], Minute] = {}
     for each in found:
         minutes = (each.whole.begin_us // US_PER_MINUTE).astype(np.int64)
         for minute in np.unique(minutes).tolist():
-            for subject, inferences, values in each.at(np.flatnonzero(minutes == minute)).subjects():
-                key = (each.model, each.device, subject, minute)
-                known, distribution = sums.get(key) or _stored(connection, session, key)
+            key = (each.model, each.device, minute)
+            newest, before = _newest(connection, session, key) if key not in sums else (minute, sums[key])
+            known = sums.setdefault(key, before if newest == minute else {})
+            for subject, inferences, values in [*each.at(np.flatnonzero(minutes == minute)).subjects(before)]:
+                count, distribution = known.get(subject) or (0, Distribution())
                 distribution.add(values)
-                sums[key] = known + inferences, distribution
+                known[subject] = count + inferences, distribution
+    _write_figures(connection, session, sums)
+
+
+def fold_figures(connection: sqlite3.Connection, session: int, newest_us: float) -> None:
+    """Fold the minutes of each hour that ended a day before a time into one, so that weeks take little room.
+
+    Minutes of which an inference comes later are folded the next time.
+    """
+    end = int(newest_us // US_PER_MINUTE - MINUTES_PER_DAY) // MINUTES_PER_HOUR * MINUTES_PER_HOUR
+    for (hour,) in connection.execute(_UNFOLDED, (session, end, MINUTES_PER_HOUR)).fetchall():
+        first = hour * MINUTES_PER_HOUR
+        range_ = (session, first, first + MINUTES_PER_HOUR)
+        sums: dict[tuple[int, int, int], Minute] = {}
+        for model, device, subject, inferences, *columns, bins in connection.execute(_OF_HOUR, range_):
+            figures = sums.setdefault((model, device, first), {})
+            known, distribution = figures.get(subject) or (0, Distribution())
+            distribution.merge(Distribution.unpacked(columns, bins))
+            figures[subject] = known + inferences, distribution
+        connection.execute("DELETE FROM minute_figure WHERE session = ? AND minute >= ? AND minute < ?", range_)
+        _write_figures(connection, session, sums)
+
+
+def _write_figures(connection: sqlite3.Connection, session: int, sums: Mapping[tuple[int, int, int], Minute]) -> None:
     connection.executemany(
         _WRITE,
         [
-            (session, *key, inferences, each.number, each.total, each.squares, each.least, each.most, each.packed())
-            for key, (inferences, each) in sums.items()
+            (*(session, model, device, subject, minute, inferences), *each.columns, each.packed())
+            for (model, device, minute), figures in sums.items()
+            for subject, (inferences, each) in figures.items()
             if each.number
         ],
     )
 
 
-def _stored(connection: sqlite3.Connection, session: int, key: tuple[int, int, str, int]) -> tuple[int, Distribution]:
-    for inferences, *columns, bins in connection.execute(_MINUTES, (session, *key)):
-        return inferences, Distribution.unpacked(columns, bins)
-    return 0, Distribution()
+def _newest(connection: sqlite3.Connection, session: int, key: tuple[int, int, int]) -> tuple[int | None, Minute]:
+    """Return the newest minute up to that of the key which has figures, and these."""
+    rows = connection.execute(_MINUTE, (session, *key)).fetchall()
+    found = {
+        subject: (inferences, Distribution.unpacked(columns, bins)) for _, subject, inferences, *columns, bins in rows
+    }
+    return rows[0][0] if rows else None, found
+
+
+def _recorded(before: Minute, names: Sequence[str]) -> Recorded:
+    """Return the times of layers that were thinned before."""
+    known = [before.get(name, (0, None)) for name in names]
+    sums = np.array([0.0 if each is None else each.total for _, each in known])
+    inferences = before[LAYERS][1].number if LAYERS in before else 0
+    return Recorded(sums, np.array([count for count, _ in known], np.int64), inferences)
 
 
 def _delete(connection: sqlite3.Connection, now_s: int) -> None:

@@ -110,7 +110,7 @@ def of_diff(document: DiffDocument) -> Iterator[Measured]:
 def _changed(labels: Mapping[str, str], change: ChangeDocument, about: str) -> Iterator[Measured]:
     median, base = change["new"]["median"], change["base"]["median"]
     if median is not None:
-        said = "slower" if change["difference"] > 0 else "faster"
+        said = "slower" if (change["difference"] or 0.0) > 0 else "faster"
         yield Measured(labels, median, change["new"]["mad"], about, base, said if change["significant"] else "")
 
 

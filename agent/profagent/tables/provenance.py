@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from profagent import __version__
+from profagent.formats.durations import RESOLUTION
 from profagent.formats.sampling import FROM_FILE
 from profagent.ingest.source import is_job
 from profagent.ledger import SEQUENCE_GAP
@@ -75,6 +76,16 @@ def keeping_line(sampling: Mapping[str, Any]) -> str | None:
     # An earlier session may have passed over inferences that this one then did not copy.
     chosen = sampling["keeping"] or "by an earlier session"
     return f"kept {sampling['kept']:,} of {sampling['sampled']:,} inferences ({chosen})"
+
+
+def thinned_lines(sampling: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the figures of a session are in which a flight recorder has thinned inferences."""
+    if thinned := sampling["thinned"]:
+        yield (
+            f"figures are of all inferences, with the warm-up: those of {thinned:,} are histograms, whose percentiles"
+            f" and MAD are within {RESOLUTION:.1%}, all else is exact"
+        )
+        yield "timelines, exported rows, counters (bound by) and the NPU's part of calls are of the kept ones alone"
 
 
 def sampling_lines(sampling: Mapping[str, Any]) -> list[str]:
@@ -190,6 +201,7 @@ def provenance_lines(provenance: Mapping[str, Any]) -> Iterator[str]:
         yield line
     if "imported_from" not in provenance:
         yield from sampling_lines(provenance["sampling"])
+        yield from thinned_lines(provenance["sampling"])
     yield from map(printable, not_final_lines(provenance["not_final"]))
     if not provenance["ledger"]["loss"]:
         yield "loss: none"

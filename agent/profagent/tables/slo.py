@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 
 from profagent.errors import IncompleteError, ProfagentError, UsageError
+from profagent.formats.durations import RESOLUTION, WeightedDurations
 from profagent.limits import FEWEST_JUDGED, SHOWN_CASES
 from profagent.tables.table import counted
 from profagent.units import US_BY_UNIT, US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from profagent.documents import ObjectiveDocument
+    from profagent.formats.durations import Distribution
 
     Floats = NDArray[np.float64]
 
@@ -39,6 +41,7 @@ LEAST_EXPLAINED = 0.5
 # Mark behind the name of a layer that runs on the CPU.
 ON_CPU = " (cpu)"
 NOTHING = np.empty(0)
+_UNRESOLVED = f"a flight recorder left a histogram, and the bound is within its {RESOLUTION:.1%} of the figure"
 
 
 def subject_pattern(subjects: Iterable[str], figures: str) -> str:
@@ -129,7 +132,7 @@ class JudgedSeries(NamedTuple):
 
     For a rate, `steps_us` are the µs from each to the next, and `steps` how many came in that time. `parts` has the
     shape (values, parts): the parts of the first values, which sum to them, called `names`. `why` says why there is no
-    value, or what the values lack.
+    value, or what the values lack. `thinned` has further values in a histogram; the rate of all is then in one step.
     """
 
     name: str
@@ -139,6 +142,7 @@ class JudgedSeries(NamedTuple):
     names: Sequence[str] = ()
     parts: NDArray[np.floating] = NOTHING
     why: str = ""
+    thinned: Distribution | None = None
 
     def values(self, objective: Objective) -> Floats:
         """Return the known values that an objective is about: µs, or 1/s in each step for a rate."""
@@ -150,10 +154,47 @@ class JudgedSeries(NamedTuple):
         """Return the figure that an objective is about, of at least one value."""
         if objective.is_rate:
             return US_PER_S * float(self.steps.sum()) / float(self.steps_us.sum())
-        quantile, values = objective.quantile(), self.values(objective)
+        quantile, values, thinned = objective.quantile(), self.values(objective), self.thinned
+        if thinned is None:
+            return float(np.quantile(values, quantile) if quantile is not None else _FIGURES[objective.stat](values))
         if quantile is not None:
-            return float(np.quantile(values, quantile))
-        return float(_FIGURES[objective.stat](values))
+            most = float(values.max(initial=thinned.most))
+            return min(WeightedDurations.of(values, thinned).quantiles([quantile])[0], most)
+        if objective.stat == "mean":
+            return (float(values.sum()) + thinned.total) / (len(values) + thinned.number)
+        return float(_FIGURES[objective.stat](np.append(values, [thinned.least, thinned.most])))
+
+    def outcomes(self, objective: Objective) -> Iterator[tuple[bool, int]]:
+        """Yield if the figure meets an objective, and how many values do not.
+
+        With thinned values there are two outcomes, between which the truth is: these values lie at the lower ends of
+        their bins, or at the upper ones.
+        """
+        values, is_met = self.values(objective), bool(objective.is_met(self.figure(objective)))
+        if self.thinned is None:
+            yield is_met, _missing(objective, values)
+            return
+        if objective.is_rate:
+            yield from ((is_met, 0), (is_met, int(self.steps.sum())))
+            return
+        *ends, counts = self.thinned.edges()
+        quantile, weights = objective.quantile(), np.concatenate([np.ones(len(values), np.int64), counts])
+        for end in ends:
+            found = WeightedDurations(np.concatenate([values, end]), weights)
+            if quantile is not None:
+                is_met = bool(objective.is_met(found.quantiles([quantile], growth=1.0)[0]))
+            yield is_met, _missing(objective, *found)
+
+    def number(self, objective: Objective) -> int:
+        """Return the number of values that an objective is about, those that were thinned among them."""
+        if self.thinned is None:
+            return len(self.values(objective))
+        return int(self.steps.sum()) if objective.is_rate else len(self.values(objective)) + self.thinned.number
+
+
+def _missing(objective: Objective, values: Floats, weights: NDArray[np.int64] | None = None) -> int:
+    is_beyond = ~np.asarray(objective.is_met(values))
+    return int(is_beyond.sum() if weights is None else weights[is_beyond].sum())
 
 
 class Guilt(NamedTuple):
@@ -167,7 +208,8 @@ class Judged(NamedTuple):
     """Verdict on an objective for one thing.
 
     `value` is the figure, in the unit of the bound; `exceeded` of `number` values do not meet the bound, for a rate the
-    intervals between values. `guilty` is None if no single part is, or none can be told; `why` says why.
+    intervals between values; `unsure` further ones may not. `guilty` is None if no single part is, or none can be told;
+    `why` says why.
     """
 
     objective: Objective
@@ -178,11 +220,12 @@ class Judged(NamedTuple):
     exceeded: int
     guilty: Guilt | None = None
     why: str = ""
+    unsure: int = 0
 
     @property
     def share(self) -> float | None:
-        """Share of the values that do not meet the bound, from 0 to 1; None without a value."""
-        return self.exceeded / self.number if self.number else None
+        """Share of the values that do not meet the bound, from 0 to 1; None without a value, or if it is not known."""
+        return self.exceeded / self.number if self.number and not self.unsure else None
 
     @property
     def head(self) -> str:
@@ -197,6 +240,8 @@ class Judged(NamedTuple):
             return f"{head}: {about}{self.why}"
         of = "interval" if objective.is_rate else SUBJECTS[objective.subject]
         unmet = f"{self.exceeded:,} of {counted(self.number, of)} ({100 * (self.share or 0.0):.2f} %) miss it"
+        if self.unsure:
+            unmet = f"{self.exceeded:,} to {self.exceeded + self.unsure:,} of {counted(self.number, of)} miss it"
         said = [f"{objective.stat} is {objective.text_of(self.value)}", unmet]
         if self.guilty is not None:
             said.append(f"{self.guilty.part} explains {100 * self.guilty.share:.0f} % of the excess")
@@ -205,16 +250,20 @@ class Judged(NamedTuple):
 
 def judged(objective: Objective, series: JudgedSeries) -> Judged:
     """Return the verdict on an objective for the values of one thing."""
-    values = series.values(objective)
-    if not len(values):
+    number = series.number(objective)
+    if not number:
         return Judged(objective, series.name, "unknown", None, 0, 0, why=series.why or "nothing is known of it")
-    is_beyond = ~np.asarray(objective.is_met(values))
-    found = decided(objective, series.name, series.figure(objective), len(values), int(is_beyond.sum()), series.why)
+    are_met, missing = zip(*series.outcomes(objective), strict=True)
+    found = decided(objective, series.name, series.figure(objective), number, max(missing), series.why)
+    found = found._replace(exceeded=min(missing), unsure=max(missing) - min(missing))
+    if len({*are_met}) > 1:
+        return found._replace(verdict="unknown", why=_UNRESOLVED)
     if found.verdict != "exceeded":
         return found
     guilty, why = None, ""
     if series.names and not objective.is_rate and objective.operator.startswith("<"):
         parts = series.parts[~np.isnan(series.us[: len(series.parts)])]
+        is_beyond = ~np.asarray(objective.is_met(series.values(objective)))
         guilty, why = guilty_part(series.names, parts, is_beyond[: len(parts)])
     why = "; ".join(each for each in (why, series.why) if each)
     return found._replace(guilty=guilty, why=why)
@@ -313,7 +362,7 @@ class Judgement(NamedTuple):
                     "verdict": each.verdict,
                     "value": each.value,
                     "count": each.number,
-                    "exceeded": each.exceeded,
+                    "exceeded": None if each.unsure else each.exceeded,
                     "share": each.share,
                     "guilty": each.guilty and each.guilty.part,
                     "guilty_share": each.guilty and each.guilty.share,

@@ -17,6 +17,7 @@ from profagent.advise.advise import MEANS
 from profagent.advise.rules import Rule, own_rules, rules_with
 from profagent.errors import UsageError
 from profagent.formats.countermap import RATIOS, bound_by
+from profagent.stats.figures import figures_of
 
 RULES = {rule.id: rule for rule in own_rules()}
 GOOD = """
@@ -259,34 +260,35 @@ def _inferences(rows: Rows, *times: int, **values: Any) -> None:
         rows.put("inferences", session=1, model="m", **more)
 
 
-def _times(rows: Rows, *latencies: float, records_us: float = 900.0) -> None:
-    for us in latencies:
-        rows.put("inference_times", model="m", latency_us=us, records_us=records_us, layers_us=800.0)
+def _means(
+    rows: Rows, *latencies: float, model: str = "m", latency_from: str = "call", records_us: float = 900
+) -> None:
+    found = figures_of(np.array(latencies, np.float64))
+    about = {"us": found.mean, "latencies": found.number, "outside_us": (found.mean or 0.0) - records_us}
+    about |= {"median_us": found.median, "p95_us": found.p95, "max_us": found.max}
+    rows.put("model_means", model=model, inferences=found.number, latency_from=latency_from, **about)
 
 
 def test_inferences_that_take_unevenly_long(rows: Rows) -> None:
-    _times(rows, *[1000] * 18)
-    assert rows.found(RULES["uneven-inferences"]) == []
-    _times(rows, *[1500] * 2)
+    _means(rows, *[1000] * 18, *[1500], model="few")
+    _means(rows, *[1000] * 20, model="even")
+    _means(rows, *[1000] * 18, *[1500] * 2)
     (found,) = rows.found(RULES["uneven-inferences"])
     assert (found["median_us"], found["p95_us"], found["gain_us"]) == (1000, 1500, 50.0)
 
 
 def test_a_few_inferences_that_take_very_long(rows: Rows) -> None:
-    _times(rows, *[1000] * 77)
-    assert rows.found(RULES["uneven-inferences"]) == []
-    _times(rows, *[30_000] * 3)
+    _means(rows, *[1000] * 77, *[30_000] * 3)
     (found,) = rows.found(RULES["uneven-inferences"])
     assert (found["p95_us"], found["max_us"], found["mean_us"]) == (1000, 30_000, 2087.5)
 
 
 def test_an_execute_that_takes_longer_than_its_network(rows: Rows) -> None:
-    _times(rows, 1500, 1500, records_us=1000)
-    rows.put("model_means", model="m", inferences=2, us=1500.0, npu_us=800.0, cpu_us=0.0, latency_from="records")
+    _means(rows, 1500, 1500, records_us=1000, latency_from="records")
     assert rows.found(RULES["execute-waits"]) == []
-    rows.put("model_means", model="m", inferences=2, us=1500.0, npu_us=800.0, cpu_us=0.0, latency_from="call")
+    _means(rows, 1500, 1500, records_us=1000)
     (found,) = rows.found(RULES["execute-waits"])
-    assert found["gain_us"] == 500.0
+    assert (found["network_us"], found["gain_us"]) == (1000.0, 500.0)
 
 
 def test_a_model_that_waits_for_another_one_on_the_npu(rows: Rows) -> None:

@@ -67,7 +67,7 @@ def test_a_rule_fires_again_when_its_value_has_left_the_bound_and_the_cool_down_
 
 def test_a_choice_is_shown_with_its_rules_window_and_budget() -> None:
     rules = (IncidentRule.parse("loss"), IncidentRule.parse("latency > p99"))
-    assert str(KeepWhen(rules, 500_000, 200 << 20, 0)) == "when loss or latency > p99, 0.5 s around, 200 MiB a day"
+    assert str(KeepWhen(rules, 500_000, 200 * 2**20, 0)) == "when loss or latency > p99, 0.5 s around, 200 MiB a day"
 
 
 def test_a_distribution_keeps_sums_exactly_and_quantiles_within_its_resolution() -> None:

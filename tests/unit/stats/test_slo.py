@@ -202,5 +202,5 @@ def test_inferences_that_a_flight_recorder_thinned_are_judged_by_their_figures()
     assert slow.why.startswith("none of those that miss it was kept whole; a flight recorder thinned most")
     assert verdict("latency.median < 1.5ms").verdict == verdict("layer[conv].max < 302us").verdict == "holds"
     # Of two records in each inference nobody knows the sum.
-    objective = Objective.parse("layer[twice].max < 1ms")
-    assert judgement(objective, models.of(objective)).cases == []
+    assert (found := verdict("layer[twice].max < 1ms")).verdict == "unknown"
+    assert "of a layer with several records in an inference" in found.why

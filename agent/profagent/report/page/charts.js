@@ -252,7 +252,10 @@ function drawSpreads() {
   const thinned = found && found.count > points
     ? say(" Of {count} inferences the line has the lowest and the highest in {parts} parts.",
       { count: countText(found.count), parts: points / 2 }) : "";
-  byId("spread-rule").textContent = say("Warm-up is left out.") + thinned;
+  const rule = found && found.all > found.count
+    ? say("The histogram is of all {all} inferences with their warm-up, the line of the {count} that were kept.",
+      { all: countText(found.all), count: countText(found.count) }) : say("Warm-up is left out.");
+  byId("spread-rule").textContent = rule + thinned;
 }
 
 function drawInferences({ what, unit: of, counts, edges, course }) {
