@@ -145,6 +145,7 @@ class AbRounds:
     async def _round(self, number: int) -> Round | None:
         """Run both sides, A first in every other round; None if that was stopped."""
         found: dict[str, AbRun] = {}
+        # A B B A: what drifts steadily falls on both sides alike.
         for side in SIDES if number % 2 == 0 else SIDES[::-1]:
             if self.stop.is_set():
                 return None
@@ -186,6 +187,7 @@ class AbRounds:
         if not run.models:
             hint = "give the program more work, or --interval 1 to record each inference"
             raise UsageError(f"session {session} has no inference of a model", hint=hint)
+        # All runs stay in memory until the end: each keeps one value for a layer, and no calls.
         return AbRun(session, replace(run, models=[_medians(model) for model in run.models], calls={}))
 
     def _tell_once(self, text: str) -> None:
@@ -222,6 +224,7 @@ def compared_rounds(rounds: Sequence[Round], options: AbOptions) -> AbResult:
         raise UsageError(
             "no model is on both sides in every round", hint="compare programs that run one network on both sides"
         )
+    # A is the program that may be slower, so it stands where `diff` has the newer run.
     base, new = (
         facts_of(job for pair in rounds for job in getattr(pair, side).run.provenance) for side in reversed(SIDES)
     )
@@ -234,6 +237,7 @@ def compared_rounds(rounds: Sequence[Round], options: AbOptions) -> AbResult:
 
 def _paired_models(rounds: Sequence[Round]) -> list[tuple[ModelRun, ModelRun]]:
     """Return the models of A and B that are in all rounds, each with one inference for each round."""
+    # The test is of pairs: a model that a round lacks has no pair there, and is left out.
     found: dict[tuple[str, str], list[tuple[ModelRun, ModelRun]]] = {}
     for pair in rounds:
         for base, new in run_pairs(pair.b.run.models, pair.a.run.models):

@@ -1,7 +1,8 @@
 """Types of the documents that commands print with `--json`; their JSON Schemas are generated from these types.
 
 Times are in µs unless the document names another unit; times of day are µs since 1970. None is 'not known'. A change of
-a type is a change of its documents: they get another version in `profagent.cli.documents`.
+a type is a change of its documents: they get another version in `profagent.cli.documents`. The types repeat fields of
+the product's classes, because these change with the product, and a published document does not.
 """
 
 from __future__ import annotations

@@ -142,12 +142,9 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         selection = TraceSelection(last, _time_us(from_text), _time_us(to_text))
         if incident is not None:
             selection = await _window(found, incident)
-        operands = [SessionOperand(target.database, target.session) for target in found]
-        if len({*operands}) < len(operands):
-            raise UsageError("a session was named twice", hint="name each once")
         # A trace of several sessions goes to the folder of the first one.
         file = output or results(found[0], format_) / format_.file_name
-        merged = await export_trace(operands, file, selection, functools.partial(format_.load(), **more))
+        merged = await export_trace(_operands(found), file, selection, functools.partial(format_.load(), **more))
         _report_merged(merged, format_, as_json=as_json)
         code = 0 if merged.events else IncompleteError.exit_code
         for target in found:
@@ -155,6 +152,13 @@ def _trace(format_: Format) -> tuple[Callable[..., Any], Sequence[str]]:
         return code
 
     return write, ("3", "3 --last 100", "3 --incident 1", f"3 4 --output {format_.file_name}")
+
+
+def _operands(targets: Sequence[Target]) -> list[SessionOperand]:
+    found = [SessionOperand(target.database, target.session) for target in targets]
+    if len({*found}) < len(found):
+        raise UsageError("a session was named twice", hint="name each once")
+    return found
 
 
 async def _window(targets: Sequence[Target], number: int) -> TraceSelection:

@@ -113,6 +113,7 @@ class PartInterval(NamedTuple):
 def parts_of(begin_ns: int, end_ns: int, intervals: Iterable[PartInterval]) -> tuple[FramePart, ...]:
     """Return the parts of a time in their order, without a gap: where no interval runs, a wait before the next one."""
     waiting = sorted(intervals)
+    # Between two neighbouring times nothing begins or ends, so that one part has all of it.
     times = {time for each in waiting for time in each[:2] if begin_ns < time < end_ns}
     # Those that have begun, the one that has the time first; ended ones are dropped when they come first.
     running: list[tuple[tuple[int, ...], int, PartInterval]] = []
@@ -128,6 +129,7 @@ def parts_of(begin_ns: int, end_ns: int, intervals: Iterable[PartInterval]) -> t
             name, is_wait = running[0][2].name, running[0][2].is_wait
         else:
             name, is_wait = _wait_before(waiting, taken), True
+        # Another interval's begin or end does not cut the part that goes on.
         if found and found[-1].name == name and found[-1].is_wait == is_wait:
             found[-1] = found[-1]._replace(end_ns=stop)
         else:
@@ -182,6 +184,7 @@ class _OpenFrame:
 
     @property
     def captured_ns(self) -> int | None:
+        # A program that gives no time may mark the capture: a mark before the first span, as no stage has begun then.
         told = [each.captured_ns for each in (*self.marks, *(span.marked for span in self.spans))]
         known = [each for each in told if each is not None]
         before = [each.begin_ns for each in self.marks if self.spans and each.begin_ns < self.begin_ns]
@@ -196,12 +199,14 @@ class _OpenFrame:
         if not self.spans:
             intervals += [PartInterval(each.begin_ns, each.end_ns, each.name, False, (0, 0)) for each in self.marks]
         for call, span in self.calls:
+            # A call is of its span's time alone, even where rounding lets it reach beyond.
             low = max(int(work.calls.begin_ns[call]), begin if span is None else span.marked.begin_ns)
             high = min(int(work.calls.end_ns[call]), end if span is None else span.marked.end_ns)
             intervals.append(PartInterval(low, high, f"call {work.name(call)}", False, (-low, -1)))
             # A call in no span, as an asynchronous one, goes on while later stages wait for it.
             rank = -low if span is not None else -end
             for place, found in enumerate(work.stretches(call)):
+                # Of two stretches at once the later one of the list is smaller in rank, and has the time.
                 start, stop = max(found.begin_ns, low), min(found.end_ns, high)
                 intervals.append(PartInterval(start, stop, found.name, found.is_wait, (rank, -2, -place)))
         # What is over before it begins, for the rounding of a call, claims nothing.
@@ -252,6 +257,7 @@ class _Process:
             depth = parent.depth + 1 if parent is not None and parent.frame is frame else 0
             frame.spans.append(_Span(marked, depth, frame))
             self._active.append(frame.spans[-1])
+        # By order, the next frame of a thread completes the one before; by number, threads may work at several frames.
         if not self._is_numbered and (marked.thread, frame.number - 1) in self._frames:
             yield self._close((marked.thread, frame.number - 1))
         while self._is_numbered and len(self._frames) > OPEN_FRAMES:
@@ -271,6 +277,7 @@ class _Process:
 
     def _parent(self, marked: Marked) -> _Span | None:
         """Return the innermost span of the same thread and task that encloses this one."""
+        # Fields 1 and 2 are thread and lane: spans of another thread or task never enclose.
         around = [
             span
             for span in self._active
@@ -297,6 +304,7 @@ class _Process:
 
     def _numbered(self, name: str, number: int) -> _OpenFrame:
         frame = self._frames.get((self._stream, number))
+        # A stage that the frame has not had yet is of this frame; one that it had may be of a program that began anew.
         if frame is not None and name not in frame.names:
             return frame
         before = self._frames.get((self._stream - 1, number))
@@ -304,6 +312,7 @@ class _Process:
         if before is not None and name not in before.names and number > newest:
             return before  # the end of a frame from before the numbers began anew
         back = self._latest.get(name, number) - number
+        # A program that began anew repeats the first stage of a frame, or goes further back than workers may race.
         is_again = frame is not None and back > 0 and name == frame.all_marked[0].name
         if is_again or back > RACE:
             self._stream, frame = self._stream + 1, None
@@ -319,6 +328,7 @@ class _Process:
 
     def _place_calls(self, now_ns: int) -> None:
         """Give the calls that have ended to the spans around them: all spans that began before were taken."""
+        # A call is placed once a mark has come that began after its end: marks come by their begins.
         until = self._placed
         if self._placed < len(self._ends) and self._ends[self._placed] <= now_ns:
             until = int(np.searchsorted(self._ends, now_ns, side="right"))
@@ -339,6 +349,7 @@ class _Process:
         Of those that ended together it is the one that began last, and of these the innermost.
         """
         calls = self._work.calls
+        # The span's own times are exact: without a tolerance, a call cut to µs would begin before its span.
         begin, end = int(calls.begin_ns[call]) + ROUNDING_NS, int(calls.end_ns[call])
         around = [
             span for span in self._active if span.marked.begin_ns < begin and end < span.marked.end_ns + ROUNDING_NS
@@ -386,6 +397,7 @@ class _Process:
         first, last = frame.marks_between
         self._closed[frame.stream] = max(number, frame.number), first
         self._closed.pop(frame.stream - 2, None)
+        # Workers may finish frames out of order: a frame behind the newest closed one leaves none out.
         absent = max(frame.number - number - 1, 0)
         is_lost = absent > 0 and any(low < last and begin < high for low, high in self._lost)
         return (0, absent) if is_lost else (absent, 0)

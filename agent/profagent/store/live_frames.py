@@ -42,10 +42,12 @@ class LiveFrames:
         for mark in marks:
             heapq.heappush(self._waiting, (mark.begin_ns, -mark.end_ns, next(self._taken), mark))
             self._newest_ns = max(self._newest_ns, mark.end_ns)
+        # A span is written when it ends, so that an enclosing one comes last, but is to be joined first.
         released_ns = self._newest_ns - DELAY_NS
         found: list[Frame] = []
         while self._waiting and (self._waiting[0][0] <= released_ns or len(self._waiting) > MOST_WAITING_MARKS):
             found += self._join.take(heapq.heappop(self._waiting)[-1])
+        # All marks up to `released_ns` are joined: a frame that ended as long before it waits for no further stage.
         return [*found, *self._join.settle(released_ns - DELAY_NS)]
 
     def end(self) -> list[Frame]:

@@ -95,6 +95,7 @@ class NpuWork:
         self.calls, self._segments, self._models = calls, segments, models
         self._process_of = dict(zip(calls.model.tolist(), calls.process.tolist(), strict=True))
         call, place = self._pairs()
+        # A segment counts for a call as far as it overlaps that call.
         begin = np.maximum(segments.start_ns[place], calls.begin_ns[call])
         end = np.minimum(segments.end_ns[place], calls.end_ns[call])
         is_own = segments.call[place] == call
@@ -171,6 +172,7 @@ class NpuWork:
         call, segment = self._call[others], self._place[others]
         overlap_us = self._waited_ns(others) / NS_PER_US
         models = np.stack([self.calls.model[call], self._segments.model[segment]])
+        # Models are grouped by number, not by name: two processes may run models of one name.
         found, of_pair = np.unique(models, axis=1, return_inverse=True)
         rows = []
         for number, (model, other) in enumerate(found.T.tolist()):
@@ -188,6 +190,7 @@ class NpuWork:
         beside = np.arange(len(pair)) - np.repeat(np.cumsum(behind - first) - behind, behind - first)
         begin = np.maximum(self._begin[beside], self._begin[others][pair])
         end = np.minimum(self._end[beside], self._end[others][pair])
+        # While its own segment runs, on the CPU for example, a call does not wait for the other one.
         busy = np.where(self._own[beside], np.maximum(end - begin, 0), 0)
         waited: Ints = self._end[others] - self._begin[others] - np.bincount(pair, busy, len(others)).astype(np.int64)
         return waited
@@ -209,6 +212,7 @@ def _read(session: int, connection: sqlite3.Connection) -> NpuWork:
     number, model, device = (np.array([row[at] for row in rows], np.int64) for at in range(3))
     npu = Spans(*np.array([row[3:] for row in rows], np.float64).reshape(-1, 2).T)
     segments = Segments.of_session(connection, session)
+    # A log that two sessions fetched also has inferences of the other one. A segment without a duration takes no time.
     segments = segments.at(np.isin(segments.inference, number) & (segments.end_us > segments.start_us))
     place = np.searchsorted(number, segments.inference)
     table = CallTable.joined(each.at(np.isin(each.api, _RUNNING)) for each in call_tables(connection, session=session))
@@ -239,6 +243,7 @@ def _calls(table: CallTable, model_of: Ints, whole: Spans) -> tuple[ExecuteCalls
 
     An asynchronous call is known by its inference alone, and lasts until the synchronize that waited for it.
     """
+    # The search of calls by inferences is that of latencies, model by model, so that both have one answer.
     found = Spans(*np.full((2, len(model_of)), np.nan))
     for model in np.unique(table.model):
         called, ours = table.at(table.model == model), model_of == model
@@ -259,6 +264,7 @@ def _calls(table: CallTable, model_of: Ints, whole: Spans) -> tuple[ExecuteCalls
         columns.append(asynchronous.at(known))
         ends.append(end_us[known].astype(np.int64))
     joined, end = CallTable.joined(columns), np.concatenate(ends)
+    # The join of frames takes calls by their ends.
     order = np.lexsort((joined.begin_us, end))
     joined, end = joined.at(order), end[order]
     calls = ExecuteCalls(joined.begin_us * NS_PER_US, end * NS_PER_US, joined.pid, joined.tid, joined.model)
