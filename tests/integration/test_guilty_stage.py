@@ -10,7 +10,7 @@ import pytest
 
 from profagentd.simulate.run import SimulationOptions
 from tests.daemon.simulated_job import write_job
-from tests.integration.board import running
+from tests.integration.board import eventually, running
 from tests.integration.host import profagent
 
 if TYPE_CHECKING:
@@ -74,9 +74,12 @@ def test_the_planted_stage_is_named_and_none_on_a_clean_board(seed: int, tmp_pat
     arguments: list[str | Path] = ["--backlog", "--until-finished", "--json", "--workspace", tmp_path / "ws"]
     with ExitStack() as stack:
         for name, options in boards.items():
-            where = ("--root", options.root, "--run", options.run or "", "--spools", "marks", "--quiet-after", "0.3")
+            assert options.run is not None
+            where = ("--root", options.root, "--run", options.run, "--spools", "marks", "--quiet-after", "0.3")
             daemon = stack.enter_context(running(*where, "--identity", name, "--log-level", "warning"))
             arguments += ["--board", daemon.address]
+            # Programs that begin before the daemon has its FIFO lose their first marks.
+            assert eventually((options.run / "marks").exists)
             write_job(options.root, options, FRAMES)
         ended = profagent("record", *arguments)
     assert ended.code == 0, ended.err
