@@ -6,6 +6,7 @@ The series are drawn anew in each run; the table names the seed.
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import subprocess
 import time
@@ -47,13 +48,13 @@ class Case(NamedTuple):
 
 
 CASES = (
-    Case(4000, 30, 2.0, 0.0, 0.80),
+    Case(8000, 30, 2.0, 0.0, 0.80),
     Case(2000, 90, 2.5, 0.0, 0.97),
     Case(2000, 30, 3.0, 0.05, 0.85),
     *(
         Case(number, nights, 0.0, outliers, MOST_FALSE)
         for outliers in (0.0, 0.05)
-        for number, nights in ((6000, 15), (4000, 30), (1500, 90))
+        for number, nights in ((6000, 15), (8000, 30), (3000, 90))
     ),
 )
 
@@ -91,6 +92,11 @@ def rate(case: Case, found: list[list[int]], steps: list[int]) -> float:
     return hits / case.number
 
 
+def chance(case: Case, own: float, other: float) -> float:
+    """Return three standard deviations of the difference of two rates of changes in 100 nights."""
+    return 3 * math.sqrt(100 * (own + other) / (case.number * case.nights))
+
+
 def test_steps_are_found_and_noise_is_not() -> None:
     seed = secrets.randbits(32)
     random = np.random.default_rng(seed)
@@ -104,8 +110,7 @@ def test_steps_are_found_and_noise_is_not() -> None:
         rows.append([case.text, *shown, "N/A" if other is None else f"{other:.1%}" if case.step else f"{other:.3f}"])
         if case.step and own < max(case.target, other or 0.0):
             missed.append(case.text)
-        # Where Otava is wrong less often than the target allows, it finds fewer steps for that.
-        if not case.step and own > case.target:
+        if not case.step and own > min(case.target, (other or math.inf) + chance(case, own, other or 0.0)):
             missed.append(case.text)
     titles = ["series", "target", "profagent", "Otava"]
     report_table(f"steps found within {NEAR} nights; false changes in 100 nights; seed {seed}", titles, rows)

@@ -26,24 +26,25 @@ _STEP_TO_SIGMA = 1 / (0.6745 * math.sqrt(2))
 # A series has no noise if at most this share of its steps, or this number, is not 0: levels and single nights are left.
 _CONSTANT_SHARE, _CONSTANT_STEPS = 0.1, 2
 # A first pass proposes changes of this many standard deviations; the second keeps those that stand beside their noise.
-_PROPOSED = 2.6
+_PROPOSED = 2.7
 # Values off the running median of five nights by _OUTLIER standard deviations are replaced by it, others are clipped.
-_WINDOW, _CLIPPED, _OUTLIER = 5, 2.0, 4.0
+_WINDOW, _CLIPPED, _OUTLIER = 5, 2.5, 4.0
 # Residuals beyond this many standard deviations are no part of a level, and at least this share of its nights must be.
 _APART, _LEAST_SHARE = 3.5, 0.7
 # The mean square of normal residuals that are clipped at _CLIPPED standard deviations.
-_CLIPPED_SQUARE = 0.8805
+_CLIPPED_SQUARE = 0.9776
 _ROUNDS = 3
 # Weights of a place and those beside it: a change is placed in the middle of the five nights that most likely have it.
-_NEAR = np.array([0.9, 1.0, 1.1, 1.0, 0.9])
+# They differ so little that they decide only where one night is nearly sure.
+_NEAR = np.array([0.98, 1.0, 1.02, 1.0, 0.98])
 # Half the width of a 95 % interval, in standard deviations.
 _HALF_WIDTH = 1.96
 # Values that differ by less than this share of the largest one differ by rounding only.
 _ROUNDING = 1e-9
 # Standard deviations that a change must have, by the number of nights. They are such that unchanged series of normal
-# noise have 0.12 changes in 100 nights: the fewer the nights, the less is known of the noise, so the limit is higher.
+# noise have 0.08 changes in 100 nights, or 0.13 if they are 15 or fewer: the noise of a short series is less known.
 _NIGHTS = np.array([6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0])
-_LIMITS = np.array([4.5, 4.8, 4.5, 4.25, 4.0, 3.7, 3.35, 3.2, 3.1, 3.0])
+_LIMITS = np.array([4.5, 4.6, 4.25, 4.1, 3.8, 3.75, 3.55, 3.42, 3.27, 3.1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def level_changes(
     on both sides of such a change are one level. Give as `series` the number of series that are searched together: the
     limit rises with it, as chance has that many times as many occasions. Fewer than six values have no change.
 
-    Raises UsageError for values that are not finite numbers in a row.
+    Raises UsageError if a value is infinite or no number, as NaN, or if the values are no plain sequence.
 
     >>> import profagent
     >>> [change] = profagent.level_changes([70.1, 69.9, 70.0, 70.2, 75.1, 74.9, 75.0, 75.2])
@@ -84,24 +85,22 @@ def level_changes(
         raise UsageError("changes of level are found among finite numbers, one for each night", hint=hint)
     if len(found) < 2 * LEAST_NIGHTS:
         return []
-    middle = _median(found)
-    # Sums of values near 0 lose no digits.
-    around = found - middle
-    noise = _noise(around, _ROUNDING * float(np.abs(found).max()))
-    smooth = _without_outliers(around, noise)
-    places = _proposed(smooth, noise)
-    if not places:
-        return []
     limit = math.hypot(float(np.interp(len(found), _NIGHTS, _LIMITS)), math.sqrt(2 * math.log(series)))
-    levels = _levels(around, places, noise)
-    while (weakest := _weakest(levels, limit, floor, middle)) is not None:
-        del places[weakest]
-        levels = _levels(around, places, noise)
+    # In units of the largest value no square overflows.
+    _, exponent = np.frexp(np.abs(found).max())
+    search = _Search.of(np.ldexp(found, -exponent), floor)
+    places = search.places(limit)
     if not places:
         return []
-    edges = [0, *places, len(found)]
-    places = sorted({_place(smooth, *both, levels.scale) for both in zip(edges, edges[2:], strict=False)})
-    return _changes(_levels(around, places, noise), places, middle)
+    levels = search.levels(places)
+    heights = [_unscaled(search.middle + height, int(exponent)) for height in levels.heights]
+    widths = [_unscaled(_HALF_WIDTH * levels.error(place), int(exponent)) for place in range(len(places))]
+    return [LevelChange(*each) for each in zip(places, heights, heights[1:], widths, strict=False)]
+
+
+def _unscaled(value: float, exponent: int) -> float:
+    # A product that is too large is infinite, where ldexp alone would raise an error.
+    return 2 * math.ldexp(value, exponent - 1)
 
 
 def _median(values: Values) -> float:
@@ -175,23 +174,6 @@ class _Levels:
         return self.scale * math.sqrt(1 / sides[0] + 1 / sides[1]) if all(sides) else math.inf
 
 
-def _levels(series: Values, places: Sequence[int], noise: float) -> _Levels:
-    edges = [0, *places, len(series)]
-    parts = [series[start:end] for start, end in pairwise(edges)]
-    medians = [_median(part) for part in parts]
-    residuals = [part - median for part, median in zip(parts, medians, strict=True)]
-    scale = _scale(np.abs(np.concatenate(residuals)), len(parts), noise)
-    heights, nights = [], []
-    for median, residual in zip(medians, residuals, strict=True):
-        near = residual[np.abs(residual) <= _APART * scale]
-        clipped = np.clip(near, -_CLIPPED * scale, _CLIPPED * scale)
-        heights.append(median + (float(clipped.mean()) if len(near) else 0.0))
-        is_level = len(near) >= _LEAST_SHARE * len(residual)
-        # Many nights off are no chance: their level moves, as in a slow drift.
-        nights.append(len(near) if is_level else len(residual) * (len(residual) >= 2 * LEAST_NIGHTS))
-    return _Levels(heights, nights, scale)
-
-
 def _scale(residuals: Values, levels: int, noise: float) -> float:
     """Return the standard deviation of residuals by clipped squares, at least half of that by steps."""
     free = len(residuals) - levels
@@ -204,20 +186,6 @@ def _scale(residuals: Values, levels: int, noise: float) -> float:
     return scale
 
 
-def _weakest(levels: _Levels, limit: float, floor: float, middle: float) -> int | None:
-    """Return the number of the change that stands least beside the noise, else of one below the floor, else None."""
-    sizes = [abs(after - before) for before, after in pairwise(levels.heights)]
-    ratios = [size / levels.error(place) for place, size in enumerate(sizes)]
-    if not ratios:
-        return None
-    weakest = min(range(len(ratios)), key=ratios.__getitem__)
-    if ratios[weakest] <= limit:
-        return weakest
-    shares = [size - floor * abs(middle + before) for size, before in zip(sizes, levels.heights, strict=False)]
-    least = min(range(len(shares)), key=shares.__getitem__)
-    return least if shares[least] < 0 else None
-
-
 def _place(smooth: Values, start: int, end: int, scale: float) -> int:
     """Return the place of the one change between two edges: the middle of the five nights that most likely have it."""
     contrasts = _contrasts(smooth, start, end) / scale
@@ -227,8 +195,68 @@ def _place(smooth: Values, start: int, end: int, scale: float) -> int:
     return start + LEAST_NIGHTS + int(np.argmax(near))
 
 
-def _changes(levels: _Levels, places: Sequence[int], middle: float) -> list[LevelChange]:
-    return [
-        LevelChange(index, middle + before, middle + after, _HALF_WIDTH * levels.error(place))
-        for place, (index, (before, after)) in enumerate(zip(places, pairwise(levels.heights), strict=True))
-    ]
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A series less its median, which is `middle`, with its noise, and the share of a level that is no change."""
+
+    around: Values
+    middle: float
+    noise: float
+    floor: float
+
+    @classmethod
+    def of(cls, values: Values, floor: float) -> _Search:
+        middle = _median(values)
+        # Sums of values near 0 lose no digits.
+        around = values - middle
+        return cls(around, middle, _noise(around, _ROUNDING * float(np.abs(values).max())), floor)
+
+    def places(self, limit: float) -> list[int]:
+        """Return the first night of each new level, for changes of more standard errors than the limit."""
+        smooth = _without_outliers(self.around, self.noise)
+        places = self._standing(_proposed(smooth, self.noise), limit)
+        if not places:
+            return []
+        edges, scale = [0, *places, len(smooth)], self.levels(places).scale
+        placed = {_place(smooth, *both, scale) for both in zip(edges, edges[2:], strict=False)}
+        # A change that stood is moved by few nights; it goes only if it could now be none.
+        return self._standing(sorted(placed), _HALF_WIDTH)
+
+    def levels(self, places: Sequence[int]) -> _Levels:
+        """Return the levels between places; nights that are off by less than the floor are a part of their level."""
+        edges = [0, *places, len(self.around)]
+        parts = [self.around[start:end] for start, end in pairwise(edges)]
+        medians = [_median(part) for part in parts]
+        residuals = [part - median for part, median in zip(parts, medians, strict=True)]
+        scale = _scale(np.abs(np.concatenate(residuals)), len(parts), self.noise)
+        heights, nights = [], []
+        for median, residual in zip(medians, residuals, strict=True):
+            near = residual[np.abs(residual) <= max(_APART * scale, self._negligible(median))]
+            clipped = np.clip(near, -_CLIPPED * scale, _CLIPPED * scale)
+            heights.append(median + (float(clipped.mean()) if len(near) else 0.0))
+            is_level = len(near) >= _LEAST_SHARE * len(residual)
+            # Many nights off are no chance: their level moves, as in a slow drift.
+            nights.append(len(near) if is_level else len(residual) * (len(residual) >= 2 * LEAST_NIGHTS))
+        return _Levels(heights, nights, scale)
+
+    def _negligible(self, height: float) -> float:
+        return self.floor * abs(self.middle + height)
+
+    def _standing(self, places: Sequence[int], limit: float) -> list[int]:
+        """Leave out changes, the weakest first, until all stand beside the noise and none is below the floor."""
+        found = [*places]
+        while found and (weakest := self._weakest(self.levels(found), limit)) is not None:
+            del found[weakest]
+        return found
+
+    def _weakest(self, levels: _Levels, limit: float) -> int | None:
+        """Return the number of the change that stands least beside the noise, else one below the floor, else None."""
+        sizes = [abs(after - before) for before, after in pairwise(levels.heights)]
+        ratios = [size / levels.error(place) for place, size in enumerate(sizes)]
+        # Both changes beside a part that is no level have the ratio 0; the smaller one goes.
+        weakest = min(range(len(ratios)), key=lambda place: (ratios[place], sizes[place]))
+        if ratios[weakest] <= limit:
+            return weakest
+        shares = [size - self._negligible(before) for size, before in zip(sizes, levels.heights, strict=False)]
+        least = min(range(len(shares)), key=shares.__getitem__)
+        return least if shares[least] < 0 else None

@@ -68,11 +68,15 @@ def test_an_unchanged_series_has_hardly_any_change(nights: int, outliers: float)
         ([5, 5, 5, 5, 6, 5, 6, 5, 5, 6, 5, 5, 5, 6, 5, 5, 6, 6, 5, 5], []),
         ([0] * 8 + [3] * 8 + [0] * 8, [8, 16]),
         ([1e-12, 2e-12, 1e-12, 2e-12, 9e-12, 8e-12, 9e-12, 8e-12], [4]),
+        ([1e300] * 6 + [2e300] * 6, [6]),
+        ([-1.7e308] * 6 + [1.7e308] * 6, [6]),
+        ([49.16] * 3 + [50.96] + [51.16] * 5, [3]),
     ],
     ids=[
         *("none", "one value", "one value that is no sum of powers of 2", "five", "three on each side"),
         *("the first night alone", "the last three", "a single night that is off", "two nights that are off"),
-        *("values of two amounts", "up and down again", "small values"),
+        *("values of two amounts", "up and down again", "small values", "large values"),
+        *("values whose difference is no number", "a night between the levels"),
     ],
 )
 def test_a_level_changes_where(values: Sequence[float], places: Sequence[int]) -> None:
@@ -103,6 +107,21 @@ def test_nights_beside_a_change_below_the_floor_are_one_level() -> None:
     assert [change.index for change in level_changes(values)] == [10, 20]
     (change,) = level_changes(values, floor=0.01)
     assert (change.index, round(change.before, 1)) == (20, 100.2)
+
+
+def test_a_night_that_is_off_by_less_than_the_floor_is_a_part_of_its_level() -> None:
+    values = [4916.0, 4916.0, 4936.0, 5116.0, 5116.0, 5116.0]
+    assert not level_changes(values)
+    (change,) = level_changes(values, floor=0.01)
+    assert (change.index, round(change.before), round(change.after)) == (3, 4916, 5116)
+
+
+def test_the_sides_of_a_change_are_levels() -> None:
+    random = np.random.default_rng(46)
+    for _ in range(SERIES):
+        steps = np.cumsum(random.random(24) < 0.15) * random.uniform(1, 9)
+        for change in level_changes(noisy(random, 24, 0.1) + steps):
+            assert 0 < change.uncertainty < abs(change.after - change.before)
 
 
 def test_of_many_series_only_a_surer_change_is_found() -> None:
