@@ -74,7 +74,7 @@ def level_changes(
     >>> import profagent
     >>> [change] = profagent.level_changes([70.1, 69.9, 70.0, 70.2, 75.1, 74.9, 75.0, 75.2])
     >>> change.index, round(change.before, 2), round(change.after, 2), round(change.uncertainty, 2)
-    (4, 70.05, 75.05, 0.19)
+    (4, 70.05, 75.05, 0.18)
     """
     try:
         found = np.asarray(values, dtype=np.float64)
