@@ -286,9 +286,12 @@ class JobMirror:
             return data
 
     def remove(self, path: str) -> None:
-        """Remove a mirrored file, which may be gone already."""
+        """Remove a mirrored file, which may be gone already, and what `restore` set aside of it."""
         self._forget(path)
-        with self._trying(f"cannot remove {path} from the mirror"), suppress(FileNotFoundError):
+        what = f"cannot remove {path} from the mirror"
+        with self._trying(what), suppress(FileNotFoundError):
+            os.unlink(self._aside(path))  # noqa: PTH108 - very many files
+        with self._trying(what), suppress(FileNotFoundError):
             self._spares.add(self._file(path))
 
     def is_beyond(self, path: str, generation: int, offset: int) -> bool:
@@ -309,7 +312,7 @@ class JobMirror:
             if generation > 0:
                 self._cut(path, offset)
             elif stands(file := Path(self._file(path))):
-                aside = Path(self._below(self._superseded, f"{path}.uncommitted"))
+                aside = Path(self._aside(path))
                 aside.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(aside)
 
@@ -401,6 +404,9 @@ class JobMirror:
         if stands(target) and not stands(superseded):
             make_private_folder(superseded.parent)
             target.replace(superseded)
+
+    def _aside(self, path: str) -> str:
+        return self._below(self._superseded, f"{path}.uncommitted")
 
     def _file(self, path: str, *, snapshot: bool = False) -> str:
         return self._below(self._incoming if snapshot else self._mirrored, path)

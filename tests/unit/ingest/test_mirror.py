@@ -122,6 +122,8 @@ def test_a_file_that_was_removed_becomes_another_one(tmp_path: Path) -> None:
     """Its old bytes are in no file, also where a process ended in between."""
     for number, is_over in enumerate((False, True)):
         mirror = JobMirror(tmp_path / "job", incoming=tmp_path / "incoming", superseded=tmp_path / "superseded")
+        mirror.put(LOG, 1, b"never committed", snapshot=False)
+        mirror.restore(LOG, 0, 0)
         mirror.put(LOG, 1, b"long" * 10, snapshot=False)
         mirror.remove(LOG)
         mirror.remove(LOG)
@@ -134,7 +136,7 @@ def test_a_file_that_was_removed_becomes_another_one(tmp_path: Path) -> None:
         if is_over:
             mirror.close()
     assert files(tmp_path / "job") == {"data/0a": b"short", "data/0b": b"new", "data/1a": b"short", "data/1b": b"new"}
-    assert files(tmp_path / "incoming") == {}
+    assert files(tmp_path / "incoming") == files(tmp_path / "superseded") == {}
 
 
 def test_a_link_in_a_files_place_is_not_followed(mirror: JobMirror, tmp_path: Path) -> None:
