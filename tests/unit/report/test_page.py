@@ -319,7 +319,7 @@ def test_a_chinese_page_says_so_and_has_the_same_figures(runs: Path) -> None:
 
 
 def test_objectives_have_a_section_with_their_verdicts(runs: Path) -> None:
-    where = ["--workspace", runs, "-o", runs / "report.html"]
+    where: list[str | Path] = ["--workspace", runs, "-o", runs / "report.html"]
     slo = ["--slo", "latency.max < 1us", "--slo", "frame.p99 < 33ms", "--slo", "latency.max < 1s"]
     assert profagent("report", "1", *where, *slo[4:]).code == 0
     assert profagent("report", "1", *where, *slo[2:]).code == 4
