@@ -17,6 +17,7 @@ from tests.fakes.spooled import MARKS, METRICS, mark, spooled, sweeps
 from tests.integration.board import eventually, simulated
 from tests.integration.host import profagent, recorded
 
+OBJECTIVE = "latency.max < 1us"
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 STEP_US = 100_000
@@ -133,11 +134,10 @@ def opened(
     workspace: Path, figures: dict[str, list[dict[str, Any]]], tail: Path, chinese: Path, leaky: Path
 ) -> Iterator[Opened]:
     """Its report, in headless Chromium; while it runs no command can: its loop is the thread's."""
-    file = workspace / "report.html"
-    ended = profagent(
-        "report", "1", "--workspace", workspace, "--against", leaky, "--allow", "model", "-o", file, "--lang", "en"
-    )
-    assert ended.code == 0, ended.err
+    file, against = workspace / "report.html", ("--against", leaky, "--allow", "model", "--slo", OBJECTIVE)
+    ended = profagent("report", "1", "--workspace", workspace, *against, "-o", file, "--lang", "en")
+    # The objective is exceeded.
+    assert ended.code == 1, ended.err
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport=WIDE)
@@ -173,6 +173,11 @@ def test_its_top_has_advice_and_its_table_the_figures_of_stats(
     opened.page.select_option("#by", "layer")
     right = "document.querySelector('[data-column=\"bound by\"]').getBoundingClientRect().right"
     assert opened.page.evaluate(right) < WIDE["width"], "what bounds a layer is in sight"
+
+
+def test_objectives_have_their_verdicts_below_the_advice(opened: Opened) -> None:
+    assert opened.text("#judged li.high").startswith(f"EXCEEDED {OBJECTIVE}: ")
+    assert opened.page.locator("#sections a[href='#slo']").inner_text() == "Objectives"
 
 
 def test_the_table_is_searched_and_sorted_with_the_keyboard(opened: Opened) -> None:
