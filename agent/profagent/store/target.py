@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import pkgutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,8 +53,10 @@ class Target:
 def directory_named(target: str) -> Path | None:
     """Return the JOB directory that a word names; None if it names a session. Raises UsageError for neither."""
     directory = Path(target)
-    if directory.is_dir():
-        return directory
+    # A word that no file system takes as a name, such as one that is too long, names no directory.
+    with suppress(OSError):
+        if directory.is_dir():
+            return directory
     if session_query(target) is None and "/" in target:
         raise UsageError(f"the JOB directory {target} does not exist", hint=f"a session is {SESSION_FORMS}")
     return None

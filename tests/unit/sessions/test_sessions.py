@@ -325,6 +325,7 @@ async def test_of_several_sessions_with_a_label_the_newest_is_meant(tmp_path: Pa
         ("build=13", "no session with the label build=13", "`profagent sessions`"),
         ("newest", "'newest' names neither a session nor a directory", "LABEL=VALUE"),
         ("-0", "'-0' names neither", "LABEL=VALUE"),
+        ("a" * 300, "names neither a session nor a directory", "LABEL=VALUE"),
         ("baseline:good", "'baseline:good' names neither", "write baseline=good"),
         ("results/JOB", "the JOB directory results/JOB does not exist", "LABEL=VALUE"),
     ],
