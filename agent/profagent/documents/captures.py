@@ -412,8 +412,20 @@ class TrendChangeDocument(TypedDict):
     causes: list[TrendCauseDocument]
 
 
+class TrendSeriesDocument(TypedDict):
+    """Values of a layer or metric, one for each session of the trend; null where none can be compared."""
+
+    kind: Literal["latency", "layer", "metric"]
+    name: str
+    unit: str
+    values: list[float | None]
+
+
 class TrendDocument(TypedDict):
-    """Sessions of a board, oldest first, and the changes of level among them: of `layer`, or of all if it is null."""
+    """Sessions of a board, oldest first, and the changes of level among them: of `layer`, or of all if it is null.
+
+    `series` has the layers and metrics that changed.
+    """
 
     board: str
     hostname: str
@@ -421,6 +433,7 @@ class TrendDocument(TypedDict):
     layer: str | None
     nights: list[TrendPointDocument]
     changes: list[TrendChangeDocument]
+    series: list[TrendSeriesDocument]
 
 
 class AdviceFindingDocument(TypedDict):

@@ -98,7 +98,8 @@ def _body(folder: Path, night: Night, earlier: Sequence[PastNight]) -> Iterator[
         if (folder / report_name(night.run, outcome)).exists():
             yield f'<li><a href="{escape(report_name(night.run, outcome))}">report of its session</a></li>'
         yield "</ul>"
-        yield from (f"<h4>{_text(trend.title())}</h4>\n{trend.chart()}" for trend in outcome.trends)
+        charts = (chart for trend in outcome.trends for chart in trend.charts())
+        yield from (f"<h4>{_text(title)}</h4>\n{chart}" for title, chart in charts)
         yield "</div>"
     yield "</div>\n</section>"
     if earlier:

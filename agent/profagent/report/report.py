@@ -144,8 +144,7 @@ async def gather(
         "incidents": incidents,
         **_shown(read, language, compared),
         "history": [
-            {"title": each.title(), "chart": each.chart(), "lines": [*each.finding_lines()] or [*each.verdict_lines()]}
-            for each in trends
+            {"charts": [*each.charts()], "lines": [*each.finding_lines()] or [*each.verdict_lines()]} for each in trends
         ],
     }
     return translated(shown, Texts.of_language(language))

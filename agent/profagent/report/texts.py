@@ -131,7 +131,11 @@ def translated(shown: dict[str, Any], texts: Texts) -> dict[str, Any]:
         "slo_lines": [*map(lines, shown["slo_lines"])],
         "caveats": lines(shown["caveats"]),
         "history": [
-            {**each, "title": texts.line(each["title"]), "lines": lines(each["lines"])} for each in shown["history"]
+            {
+                "charts": [(texts.line(title), chart) for title, chart in each["charts"]],
+                "lines": lines(each["lines"]),
+            }
+            for each in shown["history"]
         ],
     }
 

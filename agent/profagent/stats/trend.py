@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -119,11 +120,22 @@ class TrendChange:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TrendSeries:
+    """Values of a latency, layer or metric, one for each session of a trend: None where none can be compared."""
+
+    kind: Kind
+    name: str
+    unit: str
+    values: tuple[float | None, ...]
+
+
 @dataclass(slots=True)
 class BoardTrend:
     """The sessions of one board, oldest first, and the changes of level among them: those of `layer`, or of all.
 
-    `nights` are those of the model's latency, or of the layer unless it is None.
+    `nights` are those of the model's latency, or of the layer unless it is None. `series` has the layers and metrics
+    that changed, the largest change of each kind first.
     """
 
     board: str
@@ -132,6 +144,14 @@ class BoardTrend:
     layer: str | None
     nights: list[TrendPoint] = field(default_factory=list)
     changes: list[TrendChange] = field(default_factory=list)
+    series: list[TrendSeries] = field(default_factory=list)
+
+    @property
+    def own_series(self) -> TrendSeries:
+        """The series of `nights`."""
+        newest = self.nights[-1]
+        values = tuple(None if night.apart else night.median for night in self.nights)
+        return TrendSeries("latency" if self.layer is None else "layer", self.layer or newest.time, newest.unit, values)
 
     @property
     def own_changes(self) -> list[TrendChange]:
@@ -160,20 +180,14 @@ class BoardTrend:
         elif not self.own_changes:
             yield f"the level did not change in {counted(len(self.alike), 'session')}"
 
-    @property
-    def _values(self) -> list[float | None]:
-        return [None if night.apart else night.median for night in self.nights]
-
-    def title(self) -> str:
-        """Return the title of the chart."""
-        newest = self.nights[-1]
-        return chart_title(f"{self.model}, {self.layer or newest.time}", newest.unit, self._values)
-
-    def chart(self) -> str:
-        """Return an SVG chart of the nights with their levels."""
+    def charts(self) -> Iterator[tuple[str, str]]:
+        """Yield title and SVG of a chart of the own series with its levels, and of each other one that is listed."""
         numbers = [night.session for night in self.nights]
-        changes = [(numbers.index(change.session), change) for change in self.own_changes]
-        return level_chart(self.title(), self._values, changes)
+        others = [[each for each in self.series if each.kind == kind] for kind in ("layer", "metric")]
+        for series in chain([self.own_series], *(own[:SHOWN_LEVEL_CHANGES] for own in others)):
+            title = chart_title(f"{self.model}, {series.name}", series.unit, series.values)
+            own = [each for each in self.changes if (each.kind, each.name) == (series.kind, series.name)]
+            yield title, level_chart(title, series.values, [(numbers.index(each.session), each) for each in own])
 
     def finding_lines(self) -> Iterator[str]:
         """Yield the changes of the latency, its drift, and the changes of layers and metrics, each with its name."""
@@ -210,15 +224,6 @@ def drift_line(changes: Sequence[TrendChange]) -> str:
     """Return a line on a drift: the newest changes go in one direction; empty for fewer than two."""
     run = newest_run(changes)
     return f"a drift: {len(run)} changes in one direction, in all {summed(run).size}" if len(run) > 1 else ""
-
-
-class _Series(NamedTuple):
-    """Values of one kind by night, NaN where a night has none."""
-
-    kind: Kind
-    name: str
-    unit: str
-    values: Sequence[float]
 
 
 async def trend(
@@ -287,7 +292,15 @@ def board_trend(
     apart = _apart(nights, model, Subject.LAYERS if layer is not None else None, allowed)
     found = BoardTrend(row["board"], row["hostname"], model, layer)
     found.nights = [replace(point, apart=why) for point, why in zip(points, apart, strict=True)]
-    found.changes = _changes(nights, found, allowed)
+    changed = _changed([found.own_series], nights, model)
+    if layer is None:
+        others = [
+            *_changed([*_layers(nights, model, allowed)], nights, model),
+            *_changed([*_metrics(nights)], nights, model),
+        ]
+        found.series = [series for series, _ in others]
+        changed += others
+    found.changes = [change for _, changes in changed for change in changes]
     return found
 
 
@@ -345,57 +358,49 @@ def _apart(nights: Sequence[NightSession], model: str, subject: Subject | None, 
     return reasons
 
 
-def _changes(nights: Sequence[NightSession], found: BoardTrend, allowed: Collection[str]) -> list[TrendChange]:
-    """Return the changes of the trend's own series, then those of layers and of metrics, the largest first."""
-    kind: Kind = "latency" if found.layer is None else "layer"
-    own = [np.nan if night.apart else night.median for night in found.nights]
-    newest = found.nights[-1]
-    name = found.layer or newest.time
-    changes = _of_series([_Series(kind, name, newest.unit, own)], nights, found.model)
-    if found.layer is not None:
-        return changes
-    others = [*_layers(nights, found.model, allowed)], [*_metrics(nights)]
-    return changes + [change for series in others for change in _of_series(series, nights, found.model)]
-
-
-def _layers(nights: Sequence[NightSession], model: str, allowed: Collection[str]) -> Iterator[_Series]:
+def _layers(nights: Sequence[NightSession], model: str, allowed: Collection[str]) -> Iterator[TrendSeries]:
     apart = _apart(nights, model, Subject.LAYERS, allowed)
     newest = nights[-1].models[model]
+    times = Counter(key[0] for key in newest.layers)
     for key in newest.layers:
-        values = []
-        for night, why in zip(nights, apart, strict=True):
-            figures = None if why else night.models[model].layers.get(key)
-            values.append(np.nan if figures is None or figures.median is None else figures.median)
-        yield _Series("layer", key[0], newest.layers_unit, values)
+        found = [None if why else night.models[model].layers.get(key) for night, why in zip(nights, apart, strict=True)]
+        # A layer that runs on both processors is two series.
+        name = key[0] if times[key[0]] == 1 else " ".join(key)
+        yield TrendSeries("layer", name, newest.layers_unit, tuple(each and each.median for each in found))
 
 
-def _metrics(nights: Sequence[NightSession]) -> Iterator[_Series]:
+def _metrics(nights: Sequence[NightSession]) -> Iterator[TrendSeries]:
     for name, unit in nights[-1].metrics:
-        yield _Series("metric", name, unit, [night.metrics.get((name, unit), np.nan) for night in nights])
+        yield TrendSeries("metric", name, unit, tuple(night.metrics.get((name, unit)) for night in nights))
 
 
-def _of_series(series: Sequence[_Series], nights: Sequence[NightSession], model: str) -> list[TrendChange]:
-    """Return the changes of series that are searched together, those of one by time; the largest change is first."""
+def _changed(
+    series: Sequence[TrendSeries], nights: Sequence[NightSession], model: str
+) -> list[tuple[TrendSeries, list[TrendChange]]]:
+    """Return those of series that changed, which are searched together, with their changes; the largest is first."""
     facts = [(night.row["session"], _facts(night, night.models[model])) for night in nights]
     found = []
     for each in series:
-        known = [place for place, value in enumerate(each.values) if not np.isnan(value)]
-        changes = level_changes([each.values[place] for place in known], floor=FLOOR, series=len(series))
-        starts = [0, *(change.index for change in changes), len(known)]
-        levels = zip(changes, starts, starts[1:], starts[2:], strict=False)
-        of_nights = [nights[place].row for place in known]
-        of_facts = [facts[place] for place in known]
-        found.append(
-            [
-                _change(each, change, of_nights[start], causes_of(of_facts, first, start, end))
-                for change, first, start, end in levels
-            ]
-        )
-    found.sort(key=lambda changes: -max((abs(each.after - each.before) for each in changes), default=0.0))
-    return [change for changes in found for change in changes]
+        places, values = [], []
+        for place, value in enumerate(each.values):
+            if value is not None:
+                places.append(place)
+                values.append(value)
+        changes = level_changes(values, floor=FLOOR, series=len(series))
+        starts = [0, *(change.index for change in changes), len(values)]
+        of_facts = [facts[place] for place in places]
+        own = [
+            _change(each, change, nights[places[start]].row, causes_of(of_facts, first, start, end))
+            for change, first, start, end in zip(changes, starts, starts[1:], starts[2:], strict=False)
+        ]
+        if own:
+            found.append((each, own))
+    return sorted(found, key=lambda changed: -max(abs(each.after - each.before) for each in changed[1]))
 
 
-def _change(series: _Series, change: LevelChange, row: Mapping[str, Any], causes: Sequence[TrendCause]) -> TrendChange:
+def _change(
+    series: TrendSeries, change: LevelChange, row: Mapping[str, Any], causes: Sequence[TrendCause]
+) -> TrendChange:
     levels = (change.before, change.after, change.uncertainty)
     began = (row["session"], row["started_us"])
     return TrendChange(series.kind, series.name, series.unit, *began, *levels, (*causes,))

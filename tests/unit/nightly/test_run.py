@@ -198,8 +198,12 @@ async def test_a_drift_is_told_which_no_two_nights_show(drifting: Workspace, tmp
     page = write_beside(tmp_path, Night("night", [outcome]), ["page"])
     assert page is not None
     text = page.read_text("utf-8")
-    assert text.count("<circle") == NIGHTS
-    assert text.count("<line") == 1 + len(outcome.trends[0].own_changes)
+    # The latency, and the layer: each a point a night and a line a level.
+    (trend,) = outcome.trends
+    assert [series.name for series in trend.series] == ["conv"]
+    assert text.count("<circle") == 2 * NIGHTS
+    assert text.count("<line") == 2 + len(trend.changes)
+    assert "<h4>net, conv: 24 nights, from " in text
 
 
 async def test_the_history_begins_at_the_baseline(drifting: Workspace) -> None:

@@ -353,14 +353,16 @@ async def test_the_nights_up_to_a_session_are_shown_with_their_levels(tmp_path: 
         for session, language in cases
     }
     (history,) = shown[8, "en"]["history"]
-    assert history["title"] == "yolo, latency from records: 8 nights, from 1,000.0 to 1,000.0 us"
-    assert (history["chart"].count("<circle"), history["chart"].count("<line")) == (8, 0)
+    assert [(title, chart.count("<circle"), chart.count("<line")) for title, chart in history["charts"]] == [
+        ("yolo, latency from records: 8 nights, from 1,000.0 to 1,000.0 us", 8, 0),
+        ("yolo, conv<0>: 8 nights, from 1,000.0 to 1,300.0 us", 8, 2),
+    ]
     (line,) = history["lines"]
     assert line == (
         "layer conv<0> from session 5 (2023-11-18 22:13) on: 1000.000 -> 1300.000 us, +30.0 ± 0.0 %;"
         " changed with it: label build: a -> b"
     )
     (chinese,) = shown[8, "zh"]["history"]
-    assert chinese["title"] == "yolo, latency from records：8 夜，1,000.0 至 1,000.0 us"
+    assert chinese["charts"][0][0] == "yolo, latency from records：8 夜，1,000.0 至 1,000.0 us"
     assert chinese["lines"][0].startswith("层 conv<0> 从会话 5（2023-11-18 22:13）起：")
     assert shown[5, "en"]["history"] == [], "five nights tell no change"

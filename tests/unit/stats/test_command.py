@@ -242,6 +242,12 @@ def test_the_board_and_the_night_are_told(nights: Path, capsys: pytest.CaptureFi
     assert "layer pool0 from session 8 (2023-11-17 22:13) on: 1000.000 -> 1060.000 us, +6.0 ± 0.0 %; changed" in second
     assert "metric power.temperature from session 8 (2023-11-17 22:13) on: 52.000 -> 61.500 C" in second
     assert "conv0" not in second
+    assert trend(nights, "--model", "yolo", "--allow", "interval", "--json") == 0
+    (_, board) = json.loads(capsys.readouterr().out)
+    assert [series | {"values": set(series["values"])} for series in board["series"]] == [
+        {"kind": "layer", "name": "pool0", "unit": "us", "values": {1000.0, 1060.0}},
+        {"kind": "metric", "name": "power.temperature", "unit": "C", "values": {52.0, 61.5}},
+    ]
 
 
 def test_of_a_layer(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -307,8 +307,9 @@ function showComparison() {
 // Charts come as SVG whose names are escaped.
 function showHistory() {
   byId("history").hidden = !data.history.length;
-  byId("nights").append(...data.history.flatMap(({ title, chart, lines }) => [element("h3", { text: title }),
-    new DOMParser().parseFromString(chart, "image/svg+xml").documentElement,
+  byId("nights").append(...data.history.flatMap(({ charts, lines }) => [
+    ...charts.flatMap(([title, chart]) => [element("h3", { text: title }),
+      new DOMParser().parseFromString(chart, "image/svg+xml").documentElement]),
     element("ul", { class: "caveats" }, ...lines.map((text) => element("li", { text })))]));
 }
 
