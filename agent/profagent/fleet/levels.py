@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from profagent.stats.levels import LevelChange
 
 # Columns that the answer gets: the level of a night, and in the first night of a level its change and what changed too.
-COLUMNS = ("level", "change", "changed_with_it")
+COLUMNS = ("level", "percent", "uncertainty_percent", "changed_with_it")
 _SERIES = ("model", "layer", "type", "unit", "measure")
 
 
@@ -65,10 +65,12 @@ def with_levels(answer: Answer, nights: Sequence[NightFacts]) -> Answer:
     return Answer((*answer.names, *COLUMNS), rows)
 
 
-def size_text(change: LevelChange) -> str:
-    """Return the size of a change in % with half the width of its 95 % interval."""
-    share = 100 / abs(change.before) if change.before else float("nan")
-    return f"{(change.after - change.before) * share:+.1f} ± {change.uncertainty * share:.1f} %"
+def percents(change: LevelChange) -> tuple[float, float] | None:
+    """Return the size of a change in % with half the width of its 95 % interval, None if the level was 0."""
+    if not change.before:
+        return None
+    share = 100 / abs(change.before)
+    return (change.after - change.before) * share, change.uncertainty * share
 
 
 def _cells(dates: Sequence[str], changes: Sequence[LevelChange], nights: Sequence[NightFacts]) -> list[tuple[Any, ...]]:
@@ -79,12 +81,13 @@ def _cells(dates: Sequence[str], changes: Sequence[LevelChange], nights: Sequenc
     starts = [0, *(change.index for change in changes), len(dates)]
     for change, first, start, end in zip(changes, starts, starts[1:], starts[2:], strict=False):
         if not first:
-            cells[:start] = [(change.before, None, None)] * start
-        cells[start:end] = [(change.after, None, None)] * (end - start)
+            cells[:start] = [(change.before, None, None, None)] * start
+        cells[start:end] = [(change.after, None, None, None)] * (end - start)
         causes = [
             f"{cause.fact}: {cause.before or 'none'} -> {cause.after or 'none'}"
             + ("" if cause.session == start else f" ({dates[cause.session]})")
             for cause in causes_of(own, first, start, end)
         ]
-        cells[start] = (change.after, size_text(change), ", ".join(causes) or "nothing that is known")
+        size = percents(change) or (None, None)
+        cells[start] = (change.after, *size, ", ".join(causes) or "nothing that is known")
     return cells

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from profagent.fleet.comparing import FleetChange, headline
-from profagent.fleet.levels import size_text
+from profagent.fleet.levels import percents
 from profagent.limits import SHOWN_FLEET_BOARDS, SHOWN_FLEET_LAYERS
 from profagent.report.html_page import plain_page
 from profagent.stats.levels import level_changes
@@ -91,9 +91,8 @@ def _chart(key: tuple[str, str | None, str], days: Sequence[str], nights: Mappin
     for start, end, level in zip(places, places[1:], levels, strict=False):
         x1, x2, y = start * step, (end - 1) * step, HEIGHT * (1 - (level - least) / span)
         lines += f'<line x1="{x1:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y:.1f}" style="stroke: var(--high)"/>'
-    since = "".join(
-        f"; since {days[place]} {size_text(each)}" for place, each in zip(places[1:], changes, strict=False)
-    )
+    sizes = ("{:+.1f} ± {:.1f} %".format(*(percents(each) or (float("nan"),) * 2)) for each in changes)
+    since = "".join(f"; since {days[place]} {size}" for place, size in zip(places[1:], sizes, strict=False))
     about = _text(f"{key[0]}: median and p95, from {least:,.1f} to {max(known):,.1f} {key[2]}{since}")
     return f'<h3>{about}</h3><svg viewBox="0 -2 {WIDTH} {HEIGHT + 4}" role="img" aria-label="{about}">{lines}</svg>'
 

@@ -45,15 +45,16 @@ def sessions() -> list[tuple[Any, ...]]:
 def test_the_night_of_a_change_says_how_large_it_is_and_what_changed_too() -> None:
     found = with_levels(answer(), facts_by_night(("date", "labels_json", "facts_json"), sessions()))
     assert found.names == (*NAMES, *COLUMNS)
-    slow = {row[0]: row[-3:] for row in found.rows if row[1] == "slow"}
-    assert slow[DAYS[0]] == (pytest.approx(100, abs=0.2), None, None)
-    assert slow[DAYS[2]] == (None, None, None)
-    level, change, causes = slow[DAYS[4]]
+    slow = {row[0]: row[-4:] for row in found.rows if row[1] == "slow"}
+    assert slow[DAYS[0]] == (pytest.approx(100, abs=0.2), None, None, None)
+    assert slow[DAYS[2]] == (None, None, None, None)
+    level, percent, uncertainty, causes = slow[DAYS[4]]
     assert level == pytest.approx(110, abs=0.2)
-    assert change.startswith("+10.0 ± 0.")
+    assert percent == pytest.approx(10, abs=0.2)
+    assert 0 < uncertainty < 0.6
     assert causes == f"sdk: 1.0 -> 1.0+1.1, label build: a -> b ({DAYS[5]})"
-    assert slow[DAYS[9]] == (level, None, None)
-    assert {row[-3:] for row in found.rows if row[1] == "same"} == {(None, None, None)}
+    assert slow[DAYS[9]] == (level, None, None, None)
+    assert {row[-4:] for row in found.rows if row[1] == "same"} == {(None, None, None, None)}
 
 
 def test_a_lake_without_facts_has_levels_all_the_same() -> None:
