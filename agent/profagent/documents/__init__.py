@@ -226,11 +226,14 @@ class ObjectiveDocument(TypedDict):
 
 
 class AlarmsDocument(TypedDict):
-    """Alarms of an objective in a capture: how many began, and whether one was on at the end."""
+    """Alarms of an objective in a capture: how many began, and whether one was on at the end.
+
+    `alarms` is None if the objective was never decided: nothing of it came that is known while it comes.
+    """
 
     objective: str
     name: str
-    alarms: int
+    alarms: int | None
     on: bool
 
 

@@ -275,6 +275,8 @@ class BoardRecord:
             await asyncio.wait(telling)
             if self._judging is not None:
                 await self._judge(self._judging)
+                for line in self._judging.live.undecided_lines():
+                    self._tell(line)
             if self._measured is not None:
                 self._measured.ended()
 

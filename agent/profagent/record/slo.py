@@ -17,10 +17,11 @@ from profagent.formats.names import model_text
 from profagent.ingest.changes import SourceRows
 from profagent.ingest.source import RowReader
 from profagent.limits import JUDGED_MODELS, JUDGED_S, MOST_JUDGED
+from profagent.link.messages import OPEN
 from profagent.store.live_events import LiveComposer
 from profagent.store.live_frames import LiveFrames
 from profagent.tables.frame_series import FrameSeries
-from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judged
+from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, is_of_layer, judged
 from profagent.units import NS_PER_US, US_PER_S
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 # An alarm follows within this time and the one that data takes to come.
 JUDGE_EACH_S = 1.0
+# Frames come this much later than their program has them; no frame for longer lowers their rate.
+STILL_S = 5.0
 UNKNOWN_LAYERS = "layers without a name"
 
 
@@ -116,7 +119,7 @@ class _ModelWindow:
         names, times = self._columns()
         places: dict[str, list[int]] = {}
         for place, name in enumerate(names):
-            if name != UNKNOWN_LAYERS and wanted in (None, name, name.removesuffix(ON_CPU)):
+            if name != UNKNOWN_LAYERS and is_of_layer(wanted, name):
                 places.setdefault(name, []).append(place)
         for name, at in places.items():
             found = times[:, at]
@@ -134,6 +137,11 @@ class _ModelWindow:
         return names, np.array(rows, np.float64).reshape(-1, len(names))
 
 
+def _with_pause(series: JudgedSeries, still_us: float) -> JudgedSeries:
+    """Return a series whose rate counts a time in which nothing came."""
+    return series._replace(steps_us=np.append(series.steps_us, still_us), steps=np.append(series.steps, 0.0))
+
+
 class LiveObjectives:
     """Verdicts on objectives over the last JUDGED_S of a board's time, and their alarms.
 
@@ -149,6 +157,10 @@ class LiveObjectives:
         self._live_frames = LiveFrames()
         # Frames by process.
         self._frames: LRUCache[int, deque[Frame]] = LRUCache(JUDGED_MODELS)
+        # True while a program runs: then frames that do not come lower a rate.
+        self.is_running = False
+        # Objectives that had a verdict.
+        self._decided: set[str] = set()
         # When each objective was exceeded last, by objective and name, while its alarm is on.
         self._alarms: dict[tuple[str, str], tuple[float, Judged]] = {}
         # The last verdict of each objective and name, and how many alarms it had.
@@ -161,11 +173,25 @@ class LiveObjectives:
         return ProfagentError.exit_code if any(self.counts.values()) else 0
 
     def documents(self) -> list[AlarmsDocument]:
-        """Return the alarms of each objective and name as JSON fields."""
-        return [
+        """Return the alarms of each objective and name as JSON fields, and the objectives that were never decided."""
+        found: list[AlarmsDocument] = [
             {"objective": objective, "name": name, "alarms": count, "on": (objective, name) in self._alarms}
             for (objective, name), count in self.counts.items()
         ]
+        undecided: list[AlarmsDocument] = [
+            {"objective": each.text, "name": "", "alarms": None, "on": False} for each in self.undecided
+        ]
+        return found + undecided
+
+    def undecided_lines(self) -> list[str]:
+        """Return a line for each objective that had no verdict."""
+        why = "nothing of it came that is known while it comes, or too little; frames need numbers"
+        return [f"unknown {each.text}: {why}" for each in self.undecided]
+
+    @property
+    def undecided(self) -> list[Objective]:
+        """Objectives that had no verdict: nothing of it came that is known while it comes, or too little."""
+        return [each for each in self._objectives if each.text not in self._decided]
 
     def is_on(self, key: tuple[str, str]) -> bool:
         """Return True if the alarm of an objective and name is on."""
@@ -207,9 +233,11 @@ class LiveObjectives:
         found: list[Alarm] = []
         self.figures = {}
         for objective in self._objectives:
-            for series, with_parts in self._series(objective, framed):
+            for series, with_parts in self._series(objective, framed, now_us):
                 verdict, key = judged(objective, series), (objective.text, series.name)
                 self.figures[key] = verdict
+                if verdict.verdict != "unknown":
+                    self._decided.add(objective.text)
                 if verdict.verdict == "exceeded":
                     if key not in self._alarms:
                         found.append(Alarm(judged(objective, with_parts(series)), is_on=True, time_us=int(now_us)))
@@ -229,10 +257,14 @@ class LiveObjectives:
                 frames.popleft()
 
     def _series(
-        self, objective: Objective, framed: FrameSeries
+        self, objective: Objective, framed: FrameSeries, now_us: float
     ) -> Iterator[tuple[JudgedSeries, Callable[[JudgedSeries], JudgedSeries]]]:
         if objective.subject in FRAMED:
-            yield from ((each, lambda series: series) for each in framed.of(objective))
+            ends_ns = [frames[-1].end_ns for frames in self._frames.values() if frames]
+            still_us = now_us - max(ends_ns, default=0) / NS_PER_US - STILL_S * US_PER_S
+            for found in framed.of(objective):
+                is_still = objective.is_rate and self.is_running and still_us > 0
+                yield (_with_pause(found, still_us) if is_still else found), lambda series: series
             return
         names = [name for name, _ in self._models]
         for (name, number), window in self._models.items():
@@ -268,7 +300,8 @@ class JudgingObserver:
         self._observer.linked(board, role)
 
     def unlinked(self, error: ProfagentError, wait_s: float) -> None:
-        """Pass the call on."""
+        """Note that nothing is known of the program, and pass the call on."""
+        self.live.is_running = False
         self._observer.unlinked(error, wait_s)
 
     def remark(self, text: str) -> None:
@@ -276,7 +309,8 @@ class JudgingObserver:
         self._observer.remark(text)
 
     def jobs_changed(self, jobs: Sequence[JobStatus]) -> None:
-        """Pass the call on."""
+        """Note if a program runs, and pass the call on."""
+        self.live.is_running = any(job.is_job and job.state == OPEN for job in jobs)
         self._observer.jobs_changed(jobs)
 
     def changed(self, applied: Sequence[Applied]) -> None:

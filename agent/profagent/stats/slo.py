@@ -12,7 +12,7 @@ from profagent.formats.inference_times import NOT_IN_ANY_LAYER, Spans, joined_sp
 from profagent.stats.figures import UNITS, UNKNOWN, left_out
 from profagent.stats.session_figures import split
 from profagent.stats.thinned import LATENCY, latency_with, merged, whole_pace
-from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, judgement, unjudged
+from profagent.tables.slo import FRAMED, ON_CPU, JudgedSeries, is_of_layer, judgement, unjudged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ class ModelSeries:
         names, times = _joined(jobs, "times")
         thinned = self._thinned_layers(model)
         for name in dict.fromkeys([*names, *thinned]):
-            if wanted not in (None, name, name.removesuffix(ON_CPU)):
+            if not is_of_layer(wanted, name):
                 continue
             us = times[:, names.index(name)].astype(np.float64) if self._in_us and name in names else np.empty(0)
             why, found = "" if self._in_us else _NO_CLOCK, None

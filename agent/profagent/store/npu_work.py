@@ -73,7 +73,7 @@ class Stretch(NamedTuple):
 
 
 class Contention(NamedTuple):
-    """How long the calls of a model waited while the NPU worked for another one.
+    """How long the sampled calls of a model waited while the NPU worked for another one.
 
     `waits` of its `calls` did so, for `waited_us` of the `calls_us` that all of them took.
     """
@@ -100,6 +100,7 @@ class NpuWork:
         end = np.minimum(segments.end_ns[place], calls.end_ns[call])
         is_own = segments.call[place] == call
         device, last_ns = self._own_npu()
+        self._is_sampled = device != NONE
         # Another call's work on the CPU, or on another device, keeps nobody waiting, nor does any once the last segment
         # of a call has begun. Of a call without a sampled inference nobody knows.
         end = np.where(is_own, end, np.minimum(end, last_ns[call]))
@@ -176,7 +177,7 @@ class NpuWork:
         found, of_pair = np.unique(models, axis=1, return_inverse=True)
         rows = []
         for number, (model, other) in enumerate(found.T.tolist()):
-            ours, mine = of_pair.reshape(-1) == number, self.calls.model == model
+            ours, mine = of_pair.reshape(-1) == number, (self.calls.model == model) & self._is_sampled
             calls_us = float((self.calls.end_ns[mine] - self.calls.begin_ns[mine]).sum()) / NS_PER_US
             names = (self._models[model], self._process_of[model], self._models[other], self._process_of.get(other, 0))
             waits, waited_us = len(np.unique(call[ours])), float(overlap_us[ours].sum())

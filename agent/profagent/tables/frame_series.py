@@ -48,7 +48,8 @@ class FrameSeries:
     def of(self, objective: Objective) -> Iterator[JudgedSeries]:
         """Yield the series of frames, or of their stages, that an objective is about, each with its parts."""
         is_known = ~np.isnan(self.times.us)
-        of_process, matrix, us = (each[is_known] for each in (self.times.process, self.times.matrix(), self.times.us))
+        times = self.times.process, self.times.matrix(), self.times.us, self.times.undivided == 0
+        of_process, matrix, us, is_divided = (each[is_known] for each in times)
         parts = self.times.part_names()
         names = [part.name for part in parts]
         why = "" if self.joined_by == "number" else f"frames are joined by the order of {self.joined_by}"
@@ -56,9 +57,9 @@ class FrameSeries:
         for process in processes:
             ours, about = of_process == process, f"process {process}" if len(processes) > 1 else ""
             if objective.subject == "frame":
-                whole = ours & ((self.times.undivided == 0) | (not self._of_calls))
-                of_frames = np.concatenate([us[whole], us[ours & ~whole]])
-                yield JudgedSeries(about, of_frames, *self._steps(process), names, matrix[whole], why)
+                compared = ours & (is_divided == self._compares_divided(is_divided[ours]))
+                of_frames = np.concatenate([us[compared], us[ours & ~compared]])
+                yield JudgedSeries(about, of_frames, *self._steps(process), names, matrix[compared], why)
                 continue
             for place, part in enumerate(parts):
                 if objective.name == part.name or (objective.name is None and not part.is_wait):
@@ -68,6 +69,14 @@ class FrameSeries:
                         yield JudgedSeries(of, NOTHING, why=_UNDIVIDED)
                         continue
                     yield JudgedSeries(of, np.where(times > 0, times, np.nan), why=why)
+
+    def _compares_divided(self, is_divided: NDArray[np.bool_]) -> bool:
+        """Return True if the frames whose calls are all divided are compared with each other, not the others.
+
+        The same call has other parts in the others, where its inference was not sampled. The larger group is compared.
+        After a flight recorder, frames that are not divided are those that nothing happened in.
+        """
+        return bool(self._of_calls) or 2 * int(is_divided.sum()) >= len(is_divided)
 
     def _steps(self, process: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         ends = [np.diff(np.sort(np.array(found))) for (of, _), found in self._ends.items() if of == process]

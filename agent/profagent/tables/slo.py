@@ -122,9 +122,12 @@ class Objective(NamedTuple):
 
     def text_of(self, value: float) -> str:
         """Return a value of the figure with its unit, as a person reads it."""
-        if self.is_rate:
-            return f"{value:,.2f} /s"
-        return f"{value / US_PER_MS:,.3f} ms" if value >= US_PER_MS else f"{value:,.3f} us"
+        scale, digits, unit = (1.0, 2, "/s") if self.is_rate else (1.0, 3, "us")
+        if not self.is_rate and value >= US_PER_MS:
+            scale, unit = US_PER_MS, "ms"
+        # A value that misses its bound by less than is shown would look like the bound.
+        is_near = value != self.bound and round(value / scale, digits) == round(self.bound / scale, digits)
+        return f"{value / scale:,.{digits + 3 * is_near}f} {unit}"
 
 
 class JudgedSeries(NamedTuple):
@@ -374,8 +377,21 @@ class Judgement(NamedTuple):
 
 
 def judgement(objective: Objective, found: Iterable[JudgedSeries]) -> Judgement:
-    """Return the verdict on an objective over the series that it is about."""
-    return Judgement(objective, [judged(objective, each) for each in found])
+    """Return the verdict on an objective over the series that it is about.
+
+    Of all stages, those that fewer than FEWEST_JUDGED frames have are left out, such as that of a call whose record
+    did not come before the capture ended.
+    """
+    cases = [judged(objective, each) for each in found]
+    if objective.subject == "stage" and objective.name is None:
+        cases = [each for each in cases if each.verdict != "unknown" or each.number >= FEWEST_JUDGED] or cases
+    return Judgement(objective, cases)
+
+
+def is_of_layer(wanted: str | None, name: str) -> bool:
+    """Return True if an objective on layers is about this one; of fused layers one name is enough."""
+    own = name.removesuffix(ON_CPU)
+    return wanted in (None, name, own) or wanted in own.split("+")
 
 
 def unjudged(objective: Objective, why: str) -> Judgement:

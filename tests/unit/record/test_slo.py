@@ -84,6 +84,27 @@ def test_an_alarm_begins_within_seconds_names_the_stage_and_ends_when_it_held_fo
     assert live.documents() == [{"objective": "frame.p95 < 20ms", "name": "", "alarms": 1, "on": False}]
 
 
+def test_a_rate_falls_while_a_program_that_runs_makes_no_frame() -> None:
+    """Not while it starts its next one, and not while the link is down, when nothing is known of it."""
+    live = LiveObjectives([Objective.parse("frame.rate >= 4fps")])
+    assert run(live, 60, lambda _: "") == []
+    live.is_running = True
+    assert [live.judge(60.0 + second) for second in range(12)] == [[]] * 12
+    live.is_running = False
+    assert live.judge(95.0) == []
+    live.is_running = True
+    (alarm,) = live.judge(95.0)
+    assert (alarm.is_on, alarm.judged.exceeded) == (True, 1)
+
+
+def test_what_is_never_decided_is_told_at_the_end() -> None:
+    live = LiveObjectives([Objective.parse("stage[preproces].p99 < 1ms"), Objective.parse("frame.p50 < 1s")])
+    run(live, 60, lambda _: "")
+    (line,) = live.undecided_lines()
+    assert line.startswith("unknown stage[preproces].p99 < 1ms: nothing of it came")
+    assert live.documents() == [{"objective": "stage[preproces].p99 < 1ms", "name": "", "alarms": None, "on": False}]
+
+
 def test_what_holds_raises_no_alarm_and_little_decides_nothing() -> None:
     live = LiveObjectives(
         [

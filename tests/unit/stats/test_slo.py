@@ -20,7 +20,7 @@ from profagent.stats.thinned import ThinnedFigures, figures_with
 from profagent.store.frames import Frame, FramePart
 from profagent.store.thinning import WHOLE
 from profagent.tables.frame_series import FrameSeries
-from profagent.tables.slo import Judged, JudgedSeries, Objective, exit_code_of, judged, judgement, unjudged
+from profagent.tables.slo import Judged, JudgedSeries, Objective, exit_code_of, is_of_layer, judged, judgement, unjudged
 from profagentd.simulate.program import STAGES, FrameSteps, SlowStage
 
 WAIT = "wait for resnet"
@@ -261,3 +261,42 @@ def test_the_guilty_part_of_thinned_frames_is_that_of_those_whose_calls_have_rec
     assert (found.guilty.part, found.number, found.exceeded) == ("postprocess", FRAMES, len(slow))
     (undivided,) = judgement(of_part, framed.of(of_part)).cases
     assert (undivided.verdict, undivided.value) == ("unknown", None)
+
+
+@pytest.mark.parametrize("every", [2, 5])
+@pytest.mark.parametrize("stage", ["postprocess", ""])
+def test_frames_whose_calls_are_divided_alike_are_compared(every: int, stage: str) -> None:
+    """Of the inferences of the other frames nothing was sampled: only the call is known."""
+    frames = drawn(1, stage, contends=0)
+    for place, frame in enumerate(frames):
+        if place % every:
+            parts = [part._replace(name="call yolo") if part.name.endswith("yolo") else part for part in frame.parts]
+            frames[place] = replace(frame, parts=tuple(parts), undivided=1)
+    # Noise alone exceeds a bound at the median.
+    bound = "p98 < 5300us" if stage else f"p60 < {np.median([each.us for each in frames])}us"
+    found = frame_verdict(frames, f"frame.{bound}")
+    assert (found.verdict, found.number) == ("exceeded", FRAMES)
+    assert (found.guilty and found.guilty.part) == (stage or None)
+
+
+def test_of_all_stages_those_that_few_frames_have_are_left_out() -> None:
+    frames = drawn(2, "", contends=0)
+    extra = frames[-1].parts[-1]._replace(name="infer")
+    frames[-1] = replace(frames[-1], parts=(*frames[-1].parts[:-1], extra))
+    framed = FrameSeries()
+    framed.add(frames)
+    every, of_it = Objective.parse("stage.p99 < 50ms"), Objective.parse("stage[infer].p99 < 50ms")
+    assert [judgement(each, framed.of(each)).verdict for each in (every, of_it)] == ["holds", "unknown"]
+
+
+def test_a_value_near_its_bound_is_shown_with_more_digits() -> None:
+    objective = Objective.parse("frame.rate >= 30fps")
+    assert [objective.text_of(value) for value in (29.9987, 30.0, 28.0)] == ["29.99870 /s", "30.00 /s", "28.00 /s"]
+    assert Objective.parse("frame.p99 < 33ms").text_of(33000.2) == "33.000200 ms"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_of"), [(None, True), ("a.conv", True), ("a.conv+b.relu", True), ("b.relu", True), ("relu", False)]
+)
+def test_one_name_of_a_fused_layer_is_enough(wanted: str | None, is_of: bool) -> None:
+    assert is_of_layer(wanted, "a.conv+b.relu (cpu)") is is_of
