@@ -275,7 +275,7 @@ class BoardRecord:
             await asyncio.wait(telling)
             if self._judging is not None:
                 await self._judge(self._judging)
-                for line in self._judging.live.undecided_lines():
+                for line in self._judging.live.undecided_lines() if self._recording.is_begun else ():
                     self._tell(line)
             if self._measured is not None:
                 self._measured.ended()

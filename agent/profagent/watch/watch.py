@@ -407,7 +407,7 @@ async def follow(
     view.show_held()
     view.show_board()
     summary = view.events.summary() | ended
-    for line in view.judging.live.undecided_lines() if view.judging is not None else ():
+    for line in view.judging.live.undecided_lines() if view.judging is not None and view.was_linked else ():
         view.remark(line)
     if view.judging is not None and (code := view.judging.live.exit_code):
         summary = {"exit_code": code, **summary}
