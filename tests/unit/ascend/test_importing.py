@@ -350,10 +350,11 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("kind", ["csv", "json"])
-def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
-    inputs = [str(tmp_path / f"{times}.{kind}") for times in (5_000, 20_000)]
-    for times, file in zip((5_000, 20_000), map(Path, inputs), strict=True):
+# Bounded queues of events fill by 10 MB while the machine is busy; the larger timeline alone has 17 MB more.
+@pytest.mark.parametrize(("kind", "many", "room_kib"), [("csv", 20_000, 10_000), ("json", 40_000, 16_000)])
+def test_memory_does_not_grow_with_the_file(kind: str, many: int, room_kib: int, tmp_path: Path) -> None:
+    inputs = [str(tmp_path / f"{times}.{kind}") for times in (5_000, many)]
+    for times, file in zip((5_000, many), map(Path, inputs), strict=True):
         if kind == "csv":
             summary(file, OP_SUMMARY, *[kernel()] * times)
         else:
@@ -361,7 +362,7 @@ def test_memory_does_not_grow_with_the_file(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PEAKS, *inputs]
     told = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True).stdout
     (few, before_kib), (many_kernels, after_kib) = (map(int, line.split()) for line in told.splitlines())
-    assert (few, many_kernels, after_kib - before_kib < 10_000) == (5_000, 20_000, True)
+    assert (few, many_kernels, after_kib - before_kib < room_kib) == (5_000, many, True)
 
 
 def test_a_process_and_processes_side_by_side_bring_the_same_rows(
