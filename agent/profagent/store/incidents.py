@@ -78,6 +78,19 @@ class Incident:
         """Rules that fired in the window."""
         return self.rule.split("; ")
 
+    def take(self, found: Found) -> None:
+        """Add what fired another rule, which comes first if it has the larger excess: the incident is about that."""
+        rules = self.rules
+        if (found.excess_us or 0.0) > (self.excess_us or 0.0):
+            rules = [found.rule, *(each for each in rules if each != found.rule)]
+            self.value, self.bound, self.unit = found.value, found.bound, found.unit
+            self.model, self.culprit, self.excess_us = found.model, found.culprit, found.excess_us
+            if self.kept:
+                self.inference = found.inference or self.inference
+        elif found.rule not in rules:
+            rules.append(found.rule)
+        self.rule = "; ".join(rules)
+
 
 _COLUMNS = tuple(each.name for each in fields(Incident))
 _ROW = ", ".join(_COLUMNS)
@@ -212,8 +225,7 @@ class Incidents:
                 if found.time_us == incident.time_us and incident.kept:
                     # The same inference, decoded anew under another number.
                     incident.inference = found.inference or incident.inference
-                if found.rule not in incident.rules:
-                    incident.rule = f"{incident.rule}; {found.rule}"
+                incident.take(found)
                 self._changed[incident.number] = incident
                 return
             if incident.end_us < begin - US_PER_DAY:

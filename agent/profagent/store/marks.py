@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profagent.store.database import fetched, writing
+from profagent.store.database import fetched, reading, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,14 @@ async def add_mark(database: Path, session: int, time_us: int, text: str) -> Non
     """Store a mark with a session; `time_us` is the board's wall clock. Raises StoreError."""
     async with writing(database) as connection:
         await connection.execute("INSERT INTO session_mark VALUES (?, ?, ?)", (session, time_us, text))
+
+
+async def session_going_on(database: Path, identity: str) -> int | None:
+    """Return the newest session of a board that has not ended, None without one. Raises StoreError."""
+    sql = "SELECT max(session) FROM session JOIN board USING (board) WHERE identity = ? AND ended_us IS NULL"
+    async with reading(database) as connection:
+        ((session,),) = await fetched(connection, sql, (identity,))
+    return session  # type: ignore[no-any-return]
 
 
 async def marks_of(connection: aiosqlite.Connection, session: int) -> list[tuple[int, str]]:

@@ -89,7 +89,7 @@ CREATE TABLE IF NOT EXISTS thinned_log (
 --   number      counts the session's incidents, from 1
 --   time_us     time of what fired, by the board's clock
 --   rule        rules that fired in the window, with `; ` between
---   value       what the first rule found
+--   value       what the first rule found, the one with the largest excess
 --   bound       its bound; NULL where nothing is compared
 --   unit        of both: us, or empty for a metric's own
 --   culprit     layer or stage with the largest excess over its median so far

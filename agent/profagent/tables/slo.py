@@ -379,12 +379,12 @@ class Judgement(NamedTuple):
 def judgement(objective: Objective, found: Iterable[JudgedSeries]) -> Judgement:
     """Return the verdict on an objective over the series that it is about.
 
-    Of all stages, those that fewer than FEWEST_JUDGED frames have are left out, such as that of a call whose record
-    did not come before the capture ended.
+    Of all stages, those that a few frames have, fewer than FEWEST_JUDGED, are left out, such as that of a call whose
+    record did not come before the capture ended.
     """
     cases = [judged(objective, each) for each in found]
     if objective.subject == "stage" and objective.name is None:
-        cases = [each for each in cases if each.verdict != "unknown" or each.number >= FEWEST_JUDGED] or cases
+        cases = [each for each in cases if each.verdict != "unknown" or not 0 < each.number < FEWEST_JUDGED] or cases
     return Judgement(objective, cases)
 
 

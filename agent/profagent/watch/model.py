@@ -160,6 +160,8 @@ class BoardModel:
         # Board's clock minus this host's, in µs; None before the first link.
         self._offset_us: int | None = None
         # Hostname that the board reports; empty before the first link.
+        # Identity of the board, empty before the first link.
+        self.identity = ""
         self._hostname = ""
         # State of the link, and its explanation.
         self._link, self._link_text = link, ""
@@ -213,7 +215,8 @@ class BoardModel:
     def linked(self, board: Board) -> None:
         """Enter the state LINKED and set the clock offset, as if the message had needed no time to arrive."""
         self.version += 1
-        self._hostname, self._is_simulated = board.hostname, self._is_simulated or board.simulated
+        self.identity, self._hostname = board.identity, board.hostname
+        self._is_simulated = self._is_simulated or board.simulated
         self.compared(board.clocks.wall_us - self._now_us())
         self.enter(LinkState.LINKED, "")
         self.note("link", f"linked to {self.header().who}")

@@ -80,3 +80,15 @@ def test_a_window_is_not_widened_when_the_budget_is_spent(connection: sqlite3.Co
     # The budget is that of a day.
     found.add(Found(86_400 * S, "loss"))
     assert [each.kept for each in found.all] == [1, 0, 1]
+
+
+def test_an_incident_is_about_the_rule_with_the_largest_excess(connection: sqlite3.Connection) -> None:
+    found = Incidents(connection, 1, choice("loss"))
+    found.add(Found(10 * S, "mark"))
+    found.add(Found(10 * S + 1, "latency > 1ms", 1400.0, 1000.0, "us", "yolo", 7, "conv1", 400.0))
+    found.add(Found(10 * S + 2, "stage > 8ms", 26_000.0, 8000.0, "us", None, None, "preprocess", 18_000.0))
+    found.add(Found(10 * S + 3, "latency > 1ms", 1500.0, 1000.0, "us", "yolo", 8, "conv1", 500.0))
+    (one,) = found.all
+    assert one.rules == ["stage > 8ms", "latency > 1ms", "mark"]
+    assert (one.value, one.bound, one.culprit, one.excess_us) == (26_000.0, 8000.0, "preprocess", 18_000.0)
+    assert (one.model, one.inference, one.time_us) == (None, 7, 10 * S)

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from profagent.store.marks import marks_of
+from profagent.store.sessions import SessionStart
+from profagent.store.store import Store
+from profagent.store.workspace import Workspace
 from profagent.watch.against import Against
 from profagent.watch.layers import ModelLayers, Sort
 from profagent.watch.model import BoardModel, LinkState
@@ -16,7 +20,7 @@ from profagent.watch.replay import Pace, Replayed
 from profagent.watch.screen.app import BoardScreen, WatchApp
 from profagent.watch.screen.detail import KEYS, HelpScreen, LayerScreen
 from profagent.watch.screen.paint import Lines
-from profagent.watch.screen.run import play_into, until_left
+from profagent.watch.screen.run import BoardKeeper, play_into, until_left
 from tests.unit.record.link import board
 
 if TYPE_CHECKING:
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from profagent.store.workspace import Workspace
 
 NOW_US = 1_767_225_605_000_000
 # A baseline in which the first layer was faster.
@@ -166,6 +169,21 @@ async def test_a_click_on_a_tab_shows_its_board(stored: Workspace) -> None:
             assert screen.app.board == board
         await pilot.click("#tabs", offset=(110, 0))
         assert screen.app.board == 1
+
+
+async def test_a_mark_is_in_the_session_that_another_process_records(tmp_path: Path) -> None:
+    workspace, model = Workspace(tmp_path), BoardModel("euler", lambda: NOW_US)
+    keeper = BoardKeeper(workspace, {}, None)
+    model.linked(board())
+    await keeper.mark(model, "too early")
+    start = SessionStart(model.identity, "vm", "SS928", "record", "here", NOW_US, False)
+    async with Store(workspace.database) as store:
+        session = await store.begin(start)
+        await keeper.mark(model, "not recorded")
+        with workspace.board_locked(model.identity):
+            await keeper.mark(model, "slow")
+        async with store.reading() as connection:
+            assert [text for _, text in await marks_of(connection, session.number)] == ["slow"]
 
 
 async def test_marks_saving_and_pausing_are_the_keepers(screen: Screen) -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from profagent.errors import ProfagentError
+from profagent.errors import ProfagentError, WorkspaceBusyError
 from profagent.link.backoff import retrying
 from profagent.link.boards_file import BoardNames
 from profagent.link.coverage import Standing
 from profagent.record.options import RecordOptions
 from profagent.record.record import BoardRecord
-from profagent.store.marks import add_mark
+from profagent.store.marks import add_mark, session_going_on
 from profagent.store.writer import Applied
 from profagent.tables.table import counted
 from profagent.watch.model import BoardModel, LinkState
@@ -115,16 +115,30 @@ class BoardKeeper:
     own_store: Store | None = None
 
     async def mark(self, model: BoardModel, text: str) -> None:
-        """Store a mark in the session that is being saved; without one, only show it."""
+        """Store a mark in the session that is being saved, here or by `record`; without one, only show it."""
         time_us = model.board_us()
         model.note("mark", text, time_us)
-        if model.session is None:
-            model.note("note", "the mark is on the screen only: w saves a session, which keeps marks")
-            return
         try:
-            await add_mark(self.workspace.database, model.session, time_us, text)
+            session = model.session or await self._recorded(model)
+            if session is None:
+                model.note("note", "the mark is on the screen only: w saves a session, which keeps marks")
+                return
+            await add_mark(self.workspace.database, session, time_us, text)
         except ProfagentError as error:
             model.note("loss", f"the mark is not stored: {error}")
+            return
+        if model.session is None:
+            model.note("save", f"the mark is in session {session}, which another profagent records")
+
+    async def _recorded(self, model: BoardModel) -> int | None:
+        """Return the session as which another profagent records the board into this workspace, None without one."""
+        if not (model.identity and self.workspace.database.exists()):
+            return None
+        try:
+            with self.workspace.board_locked(model.identity):
+                return None
+        except WorkspaceBusyError:
+            return await session_going_on(self.workspace.database, model.identity)
 
     async def save(self, model: BoardModel) -> None:
         """Begin a session of everything that comes from now on, or end the running one."""
